@@ -1,0 +1,216 @@
+// Package proto is what the page and the engine say to each other: little-endian packets, u32 kind | u32 id | payload,
+// one transferred ArrayBuffer each. Hello comes first in both directions. A request carries an id; its events carry the
+// same id; it ends in exactly one Done or Failure. Stop cancels by id.
+package proto
+
+// Version changes with every change of the packets. Both sides must also be of one build.
+const Version = 1
+
+// Requests, page → engine.
+type (
+	// Hello opens the connection, in both directions.
+	Hello struct {
+		Version uint32
+		Build   string
+	}
+	// Open loads a model and makes an empty session. Events: Progress…, then Opened. A worker opens one model in its
+	// life; another model or backend means another worker.
+	Open struct {
+		Manifest string // URL of the model's manifest, same origin unless the reader typed it
+		Backend  string // "", "cpu", "ref" (or "webgpu" when there is one)
+		Memory   Memory
+		Float    bool // f32 activations on the CPU path instead of int8
+	}
+	// Memory are the cache's settings. Changing them empties the cache.
+	Memory struct {
+		Cap    uint64 // bytes; 0 is the default: what Full takes for min(context_length, 2,048) tokens
+		Recipe string // "full"
+		F32    bool   // f32 pages instead of f16
+	}
+	// SetMemory makes the session anew with other settings. Event: State.
+	SetMemory struct{ Memory Memory }
+	// Generate runs one turn. Events: Prompt, Progress (prefill), Step…, State; Done.Reason says why it ended.
+	Generate struct {
+		Text     string // a raw prompt, a story, or a chat message, as Mode says
+		Question string // Story: the question after the story; a later turn has a question and no text
+		System   string // Chat: system line of a new chat; "" means the template's default
+		Mode     PromptMode
+		Continue bool // add to the cache as a later turn instead of starting empty
+		Max      uint32
+		Sampling Sampling
+		Forced   []uint32 // token ids that replace the first sampled ones (teacher forcing)
+	}
+	// Sampling are the settings of wasm/sample. Temperature 0 is greedy.
+	Sampling struct {
+		Temperature, TopP, MinP, Repeat float32
+		TopK, Seed                      uint32
+	}
+	// Stop cancels the request with the given id.
+	Stop struct{ Target uint32 }
+	// Reset empties the cache. Event: State.
+	Reset struct{}
+	// ListModels asks what is stored of each manifest. Event: Models.
+	ListModels struct{ Manifests []string }
+	// DeleteModel frees a stored model. Event: Models with the rest.
+	DeleteModel struct{ Manifest string }
+)
+
+// PromptMode says how text becomes a prompt.
+type PromptMode uint8
+
+const (
+	Raw   PromptMode = iota // as it is (after the model's bos, where it has one)
+	Story                   // the manifest's template for the question's language: story, newline, question
+	Chat                    // one user message of the model's chat template
+)
+
+// Events, engine → page.
+type (
+	// Progress is the state of a long request. Total 0 means unknown. Resumed is how much of Done was there before.
+	Progress struct {
+		Stage                Stage
+		Done, Total, Resumed uint64 // bytes in Fetch, Load; tokens × layers in Prefill
+		Refetched            uint32 // parts that arrived broken and were fetched again
+	}
+	// Opened describes the model and the engine that runs it.
+	Opened struct {
+		Name, Licence, Source, Arch, FileType string
+		Layers, Heads, KVHeads, HeadDim       uint32
+		Hidden, FFN, Vocab, Context           uint32
+		Params, FileBytes                     uint64
+		TokenBytes                            uint32 // KV bytes of one token over all lists, by the page format
+		Modes                                 []uint8
+		Backend, BackendDetail, BackendWhy    string // why: a code of the text catalogue
+		OPFS                                  bool   // the model is kept for the next visit
+		State                                 State
+	}
+	// Prompt is the tokens of the turn's prompt, in display pieces (byte fragments merged into characters).
+	Prompt struct {
+		First    uint32   // position of the first token
+		IDs      []uint32 // one per token
+		PieceEnd []uint32 // [pieces] number of tokens up to and including this piece
+		Text     []string // [pieces]
+	}
+	// Step is one generated token and what the views show of it: the columns of a run. Columns that no view asked for
+	// are empty. Shapes: L layers, G kv heads, Q query heads, N tokens stored.
+	Step struct {
+		Step, Position, Token uint32
+		Phase                 Phase
+		Forced                bool
+		Text                  string // display text that became final with this token; may be empty
+		Bytes                 []uint8
+		Millis                float32
+		Prob                  float32
+		TopIDs                []uint32 // five, by probability
+		TopProbs              []float32
+		TopTexts              []string
+		Ledger                []LedgerRow
+		Kept                  []uint8 // bitset [L][G][N], bit n mod 8 of byte n div 8, rows padded to bytes
+		Reasons               []uint8 // [L][G][N] codes of the recipe's schema
+		Evictions             Evictions
+		Virtual               []float32 // RazorAttention's virtual token, count per [L][G]
+		Rows                  []uint8   // u8 log codes [L][Q][N], max-pooled above 1,024 tokens
+		RowTokens             uint32    // N of Rows
+		Heads                 HeadSummaries
+		Gold                  []float32 // log-probabilities: gold first, then distractors
+		RefKL                 float32
+		RefAgree              bool
+		HasRef                bool
+		Seed                  uint32
+		Recipe                string
+		RecipeVersion         uint32
+	}
+	// Evictions are columns of one length.
+	Evictions struct {
+		Layer, Head, Position, Step, Rank []uint32
+		Rule                              []uint8
+		Score, Threshold                  []float32
+	}
+	// HeadSummaries are columns of L·Q values.
+	HeadSummaries struct{ Sink, Local, Entropy, Top1 []float32 }
+	// LedgerRow is one kind of the ledger.
+	LedgerRow struct {
+		Kind                     uint8 // cache.Kind
+		Logical, Allocated, Peak uint64
+	}
+	// State is the session between turns.
+	State struct {
+		Stored, Position, Room, Context uint32 // tokens
+		Cap                             uint64 // bytes
+		Reserved                        uint64 // WASM memory: reserved by Go, not returned
+		Ledger                          []LedgerRow
+		PrefillRate, DecodeRate         float32 // tokens per second of the last turn
+	}
+	// Models lists manifests and what is stored of them.
+	Models struct {
+		Manifest, Name, Licence []string
+		Size, Stored            []uint64 // bytes
+		Quota, Usage            uint64   // of the origin; 0 unknown
+		OPFS                    bool
+	}
+	// Done ends a request.
+	Done struct {
+		Reason Reason
+		Tokens uint32
+	}
+	// Failure ends a request with an error. The page words Code; Op and Msg are details.
+	Failure struct {
+		Code    Code
+		Op, Msg string
+		Args    []string // numbers and names for the sentence, by Code
+	}
+)
+
+// Stage names what a long request is doing, so that nothing spins unnamed.
+type Stage uint8
+
+const (
+	StageStore Stage = iota // looking at what is stored
+	StageFetch
+	StageVerify
+	StageLoad
+	StageTokenizer
+	StageSelfTest
+	StagePrefill
+)
+
+// Phase of a Step.
+type Phase uint8
+
+const (
+	PhasePrefill Phase = iota
+	PhaseDecode
+)
+
+// Reason says why a turn ended.
+type Reason uint8
+
+const (
+	ReasonNone     Reason = iota
+	ReasonStopID          // an end-of-generation token
+	ReasonStopText        // a stop string
+	ReasonMax             // the answer limit
+	ReasonStopped         // the reader pressed Stop
+	ReasonFull            // the cap is reached; the answer so far is kept
+)
+
+// Code names a kind of failure; each has one sentence and one action in the page's catalogue.
+type Code uint16
+
+const (
+	CodeInternal   Code = iota + 1 // a defect of ours
+	CodeVersion                    // page and engine of different builds: reload
+	CodeNetwork                    // a part could not be fetched: retry (resumes)
+	CodeHash                       // a part arrived broken twice
+	CodeManifest                   // the manifest is unreadable
+	CodeFormat                     // the model file is unreadable or of an unknown kind
+	CodeTooLong                    // the prompt does not fit the cap: Args = asked, room, cap bytes
+	CodeMemory                     // not enough memory
+	CodeQuota                      // not enough storage
+	CodeBackend                    // the asked backend is not available
+	CodeNumbers                    // logits are not finite or all equal
+	CodeBusy                       // another request is running
+	CodeBadRequest                 // a value out of range: Args = field
+	CodeEmpty                      // nothing to say: the prompt is empty
+	CodeDead                       // the worker died (made by the client)
+)
