@@ -1,6 +1,7 @@
 // Package proto is what the page and the engine say to each other: little-endian packets, u32 kind | u32 id | payload,
-// one transferred ArrayBuffer each. Hello comes first in both directions. A request carries an id; its events carry the
-// same id; it ends in exactly one Done or Failure. Stop cancels by id.
+// one transferred ArrayBuffer each. Hello comes first in both directions and has the id 0. Every other request carries an
+// id of its own, counted up from 1; its events carry the same id; it ends in exactly one Done or Failure. Stop cancels by
+// id. One long request runs at a time: while it does, Stop, Ping and GetState are heard and others fail with CodeBusy.
 package proto
 
 // Version changes with every change of the packets. Both sides must also be of one build.
@@ -32,10 +33,10 @@ type (
 	// Generate runs one turn. Events: Prompt, Progress (prefill), Step…, State; Done.Reason says why it ended.
 	Generate struct {
 		Text     string // a raw prompt, a story, or a chat message, as Mode says
-		Question string // Story: the question after the story; a later turn has a question and no text
+		Question string // Story: the question after the story; a later turn uses the question only
 		System   string // Chat: system line of a new chat; "" means the template's default
 		Mode     PromptMode
-		Continue bool // add to the cache as a later turn instead of starting empty
+		Continue bool // add to the cache as a later turn; on an empty cache it is a first turn
 		Max      uint32
 		Sampling Sampling
 		Forced   []uint32 // token ids that replace the first sampled ones (teacher forcing)
@@ -45,10 +46,14 @@ type (
 		Temperature, TopP, MinP, Repeat float32
 		TopK, Seed                      uint32
 	}
-	// Stop cancels the request with the given id.
+	// Stop cancels the request with the given id, if it still runs. The request then ends with ReasonStopped.
 	Stop struct{ Target uint32 }
 	// Reset empties the cache. Event: State.
 	Reset struct{}
+	// GetState asks for the latest State, also while another request runs. Event: State.
+	GetState struct{}
+	// Ping is answered by Done at once, also while another request runs: the sign of life.
+	Ping struct{}
 	// ListModels asks what is stored of each manifest. Event: Models.
 	ListModels struct{ Manifests []string }
 	// DeleteModel frees a stored model. Event: Models with the rest.

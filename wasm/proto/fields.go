@@ -1,0 +1,178 @@
+package proto
+
+// The fields of each message in the order in which they travel.
+
+func (m *Hello) fields(w *wire) {
+	w.u32(&m.Version)
+	w.text(&m.Build)
+}
+
+func (m *Open) fields(w *wire) {
+	w.text(&m.Manifest)
+	w.text(&m.Backend)
+	m.Memory.fields(w)
+	w.boolean(&m.Float)
+}
+
+func (m *Memory) fields(w *wire) {
+	w.u64(&m.Cap)
+	w.text(&m.Recipe)
+	w.boolean(&m.F32)
+}
+
+func (m *SetMemory) fields(w *wire) { m.Memory.fields(w) }
+
+func (m *Generate) fields(w *wire) {
+	w.text(&m.Text)
+	w.text(&m.Question)
+	w.text(&m.System)
+	w.u8((*uint8)(&m.Mode))
+	w.boolean(&m.Continue)
+	w.u32(&m.Max)
+	m.Sampling.fields(w)
+	w.u32s(&m.Forced)
+}
+
+func (m *Sampling) fields(w *wire) {
+	w.f32(&m.Temperature)
+	w.f32(&m.TopP)
+	w.f32(&m.MinP)
+	w.f32(&m.Repeat)
+	w.u32(&m.TopK)
+	w.u32(&m.Seed)
+}
+
+func (m *Stop) fields(w *wire) { w.u32(&m.Target) }
+
+func (*Reset) fields(*wire)    {}
+func (*GetState) fields(*wire) {}
+func (*Ping) fields(*wire)     {}
+
+func (m *ListModels) fields(w *wire)  { w.texts(&m.Manifests) }
+func (m *DeleteModel) fields(w *wire) { w.text(&m.Manifest) }
+
+func (m *Progress) fields(w *wire) {
+	w.u8((*uint8)(&m.Stage))
+	w.u64(&m.Done)
+	w.u64(&m.Total)
+	w.u64(&m.Resumed)
+	w.u32(&m.Refetched)
+}
+
+func (m *Opened) fields(w *wire) {
+	for _, v := range []*string{&m.Name, &m.Licence, &m.Source, &m.Arch, &m.FileType} {
+		w.text(v)
+	}
+	for _, v := range []*uint32{
+		&m.Layers, &m.Heads, &m.KVHeads, &m.HeadDim,
+		&m.Hidden, &m.FFN, &m.Vocab, &m.Context,
+	} {
+		w.u32(v)
+	}
+	w.u64(&m.Params)
+	w.u64(&m.FileBytes)
+	w.u32(&m.TokenBytes)
+	w.u8s(&m.Modes)
+	w.text(&m.Backend)
+	w.text(&m.BackendDetail)
+	w.text(&m.BackendWhy)
+	w.boolean(&m.OPFS)
+	m.State.fields(w)
+}
+
+func (m *Prompt) fields(w *wire) {
+	w.u32(&m.First)
+	w.u32s(&m.IDs)
+	w.u32s(&m.PieceEnd)
+	w.texts(&m.Text)
+}
+
+func (m *Step) fields(w *wire) {
+	w.u32(&m.Step)
+	w.u32(&m.Position)
+	w.u32(&m.Token)
+	w.u8((*uint8)(&m.Phase))
+	w.boolean(&m.Forced)
+	w.text(&m.Text)
+	w.u8s(&m.Bytes)
+	w.f32(&m.Millis)
+	w.f32(&m.Prob)
+	w.u32s(&m.TopIDs)
+	w.f32s(&m.TopProbs)
+	w.texts(&m.TopTexts)
+	w.rows(&m.Ledger)
+	w.u8s(&m.Kept)
+	w.u8s(&m.Reasons)
+	m.Evictions.fields(w)
+	w.f32s(&m.Virtual)
+	w.u8s(&m.Rows)
+	w.u32(&m.RowTokens)
+	m.Heads.fields(w)
+	w.f32s(&m.Gold)
+	w.f32(&m.RefKL)
+	w.boolean(&m.RefAgree)
+	w.boolean(&m.HasRef)
+	w.u32(&m.Seed)
+	w.text(&m.Recipe)
+	w.u32(&m.RecipeVersion)
+}
+
+func (m *Evictions) fields(w *wire) {
+	w.u32s(&m.Layer)
+	w.u32s(&m.Head)
+	w.u32s(&m.Position)
+	w.u32s(&m.Step)
+	w.u32s(&m.Rank)
+	w.u8s(&m.Rule)
+	w.f32s(&m.Score)
+	w.f32s(&m.Threshold)
+}
+
+func (m *HeadSummaries) fields(w *wire) {
+	w.f32s(&m.Sink)
+	w.f32s(&m.Local)
+	w.f32s(&m.Entropy)
+	w.f32s(&m.Top1)
+}
+
+func (m *LedgerRow) fields(w *wire) {
+	w.u8(&m.Kind)
+	w.u64(&m.Logical)
+	w.u64(&m.Allocated)
+	w.u64(&m.Peak)
+}
+
+func (m *State) fields(w *wire) {
+	w.u32(&m.Stored)
+	w.u32(&m.Position)
+	w.u32(&m.Room)
+	w.u32(&m.Context)
+	w.u64(&m.Cap)
+	w.u64(&m.Reserved)
+	w.rows(&m.Ledger)
+	w.f32(&m.PrefillRate)
+	w.f32(&m.DecodeRate)
+}
+
+func (m *Models) fields(w *wire) {
+	w.texts(&m.Manifest)
+	w.texts(&m.Name)
+	w.texts(&m.Licence)
+	w.u64s(&m.Size)
+	w.u64s(&m.Stored)
+	w.u64(&m.Quota)
+	w.u64(&m.Usage)
+	w.boolean(&m.OPFS)
+}
+
+func (m *Done) fields(w *wire) {
+	w.u8((*uint8)(&m.Reason))
+	w.u32(&m.Tokens)
+}
+
+func (m *Failure) fields(w *wire) {
+	w.u16((*uint16)(&m.Code))
+	w.text(&m.Op)
+	w.text(&m.Msg)
+	w.texts(&m.Args)
+}

@@ -1,0 +1,111 @@
+package proto
+
+import "fmt"
+
+// Kind is the first word of a packet. Numbers are never used again for something else.
+type Kind uint32
+
+// The kinds of packets: Hello, requests from 16 on, events from 64 on.
+const (
+	KindHello Kind = 1
+
+	KindOpen        Kind = 16
+	KindSetMemory   Kind = 17
+	KindGenerate    Kind = 18
+	KindStop        Kind = 19
+	KindReset       Kind = 20
+	KindGetState    Kind = 21
+	KindPing        Kind = 22
+	KindListModels  Kind = 23
+	KindDeleteModel Kind = 24
+
+	KindProgress Kind = 64
+	KindOpened   Kind = 65
+	KindPrompt   Kind = 66
+	KindStep     Kind = 67
+	KindState    Kind = 68
+	KindModels   Kind = 69
+	KindDone     Kind = 70
+	KindFailure  Kind = 71
+)
+
+// Message is anything that travels in a packet. Messages are plain values, not pointers.
+type Message interface{ Kind() Kind }
+
+// Request is a message from the page to the engine.
+type Request interface {
+	Message
+	request()
+}
+
+// Event is a message from the engine to the page.
+type Event interface {
+	Message
+	event()
+}
+
+func (Hello) Kind() Kind       { return KindHello }
+func (Open) Kind() Kind        { return KindOpen }
+func (SetMemory) Kind() Kind   { return KindSetMemory }
+func (Generate) Kind() Kind    { return KindGenerate }
+func (Stop) Kind() Kind        { return KindStop }
+func (Reset) Kind() Kind       { return KindReset }
+func (GetState) Kind() Kind    { return KindGetState }
+func (Ping) Kind() Kind        { return KindPing }
+func (ListModels) Kind() Kind  { return KindListModels }
+func (DeleteModel) Kind() Kind { return KindDeleteModel }
+
+func (Progress) Kind() Kind { return KindProgress }
+func (Opened) Kind() Kind   { return KindOpened }
+func (Prompt) Kind() Kind   { return KindPrompt }
+func (Step) Kind() Kind     { return KindStep }
+func (State) Kind() Kind    { return KindState }
+func (Models) Kind() Kind   { return KindModels }
+func (Done) Kind() Kind     { return KindDone }
+func (Failure) Kind() Kind  { return KindFailure }
+
+func (Hello) request()       {}
+func (Open) request()        {}
+func (SetMemory) request()   {}
+func (Generate) request()    {}
+func (Stop) request()        {}
+func (Reset) request()       {}
+func (GetState) request()    {}
+func (Ping) request()        {}
+func (ListModels) request()  {}
+func (DeleteModel) request() {}
+
+func (Hello) event()    {}
+func (Progress) event() {}
+func (Opened) event()   {}
+func (Prompt) event()   {}
+func (Step) event()     {}
+func (State) event()    {}
+func (Models) event()   {}
+func (Done) event()     {}
+func (Failure) event()  {}
+
+// Error makes a Failure an error, so that it can travel through Go code as it is.
+func (f Failure) Error() string { return fmt.Sprintf("%s: %s (code %d)", f.Op, f.Msg, f.Code) }
+
+// codecs knows how to read and write the payload of each kind.
+var codecs = map[Kind]codec{
+	KindHello:       codecOf[Hello](),
+	KindOpen:        codecOf[Open](),
+	KindSetMemory:   codecOf[SetMemory](),
+	KindGenerate:    codecOf[Generate](),
+	KindStop:        codecOf[Stop](),
+	KindReset:       codecOf[Reset](),
+	KindGetState:    codecOf[GetState](),
+	KindPing:        codecOf[Ping](),
+	KindListModels:  codecOf[ListModels](),
+	KindDeleteModel: codecOf[DeleteModel](),
+	KindProgress:    codecOf[Progress](),
+	KindOpened:      codecOf[Opened](),
+	KindPrompt:      codecOf[Prompt](),
+	KindStep:        codecOf[Step](),
+	KindState:       codecOf[State](),
+	KindModels:      codecOf[Models](),
+	KindDone:        codecOf[Done](),
+	KindFailure:     codecOf[Failure](),
+}
