@@ -20,14 +20,40 @@ const (
 	Kinds                   // number of kinds
 )
 
-// Row is one line of the ledger, in bytes. Allocated − Logical is padding.
+// Row is one line of the ledger, in bytes. Allocated − Logical is padding; Peak is the largest Allocated so far.
 type Row struct{ Logical, Allocated, Peak int64 }
 
 // Ledger counts what the engine asked the device or host for. Safe for one goroutine.
-type Ledger struct{ rows [Kinds]Row }
+//
+// Who enters what: whoever asks for memory enters it, once, and takes it out when it gives the memory back. An arena is
+// asked for by a backend's Alloc with kind [Free], so the backend enters it there; a [Cache] over that arena only moves
+// bytes between Free and the kinds of its pages. At every moment the sum of Allocated is therefore what was asked for.
+// Free has no logical bytes: an empty arena is all padding.
+type Ledger struct {
+	rows  [Kinds]Row
+	total Row
+}
 
 // Add enters (or, negative, gives back) bytes of one kind.
-func (l *Ledger) Add(k Kind, logical, allocated int64) { panic("contract") }
+func (l *Ledger) Add(k Kind, logical, allocated int64) {
+	l.rows[k].add(logical, allocated)
+	l.total.add(logical, allocated)
+}
+
+// Move turns allocated bytes of one kind into another; the total, and so its peak, stays as it is.
+func (l *Ledger) Move(from, to Kind, allocated int64) {
+	l.rows[from].add(0, -allocated)
+	l.rows[to].add(0, allocated)
+}
 
 // Rows returns a copy of all lines.
 func (l *Ledger) Rows() [Kinds]Row { return l.rows }
+
+// Total is the sum of all lines. Its Peak is the largest sum there was, not the sum of the lines' peaks.
+func (l *Ledger) Total() Row { return l.total }
+
+func (r *Row) add(logical, allocated int64) {
+	r.Logical += logical
+	r.Allocated += allocated
+	r.Peak = max(r.Peak, r.Allocated)
+}
