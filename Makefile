@@ -1,0 +1,65 @@
+# KV Lens. Every tool is pinned and run through Go; `make` alone lists the targets.
+GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+PREFIX ?=
+DOMAIN ?= localhost
+DIST   ?= web/dist
+SMOLLM := web/models/smollm2-135m-instruct/manifest.json
+JS     := GOOS=js GOARCH=wasm CGO_ENABLED=0
+
+.DEFAULT_GOAL := help
+.PHONY: help run site serve model test test-go test-gpu test-web e2e check bench size clean
+
+help:                ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "%-10s %s\n", $$1, $$2}'
+
+run: site serve      ## build the site and serve it on this machine
+
+site:                ## build the site into web/dist for PREFIX=/name (default: the root)
+	go run ./web/gen -out $(DIST) -prefix "$(PREFIX)" -domain "$(DOMAIN)"
+
+serve:               ## serve what `make site` built
+	go run ./web/serve -dir $(DIST) -prefix "$(PREFIX)"
+
+model: $(SMOLLM)     ## fetch SmolLM2-135M-Instruct (98 MB, Apache-2.0) and split it into parts
+
+$(SMOLLM):
+	go run ./web/lab/getmodel -out $(dir $@)
+
+test:                ## run all four levels, after setting up what is missing where that can be done
+	./.ci/test
+
+test-go:             ## level 0: everything that needs neither a browser nor a GPU
+	go test ./...
+
+test-gpu:            ## level 1: WebGPU kernels against the reference
+	@echo "level 1: there are no WebGPU kernels yet, so there is nothing to run here"
+
+test-web:            ## level 2: the CPU path against the reference, in a Chromium worker
+	go run ./web/e2e/worker
+
+e2e: model           ## level 3: the built site in Chromium
+	KVLENS_E2E=1 go test -count=1 -timeout 20m -v ./web/e2e
+
+check:               ## formatting, vet, staticcheck and builds for both platforms, tidy modules, clean tree
+	@unformatted=$$(go run $(GOFUMPT) -l .); test -z "$$unformatted" || { echo "not formatted by gofumpt:"; echo "$$unformatted"; exit 1; }
+	go build ./...
+	$(JS) go build ./...
+	go vet ./...
+	$(JS) go vet ./...
+	go run $(STATICCHECK) ./...
+	go run -exec "env $(JS)" $(STATICCHECK) ./...
+	go test ./web/lab/rules
+	go mod tidy -diff
+	@test -z "$$(git status --porcelain)" || { echo "the tree is not clean:"; git status --short; exit 1; }
+
+bench: model         ## print speeds, natively and in Chromium
+	go run ./web/lab bench
+	go run ./web/e2e/worker -bench
+
+size:                ## fail when a program is larger than its budget (2.5 and 1.8 MB with gzip)
+	go run ./web/gen -out $(DIST) -prefix "$(PREFIX)" -budget
+
+clean:               ## remove what the other targets made, except fetched models
+	rm -rf $(DIST) $(DIST).new web/e2e/out .tools
