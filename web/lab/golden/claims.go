@@ -1,0 +1,151 @@
+package golden
+
+// Claim says where a kind of vectors is compared.
+type Claim struct {
+	File string
+	// Path names the kind: keys joined by dots, [] for the elements of a list, {} for the values of an object, [X] for
+	// those elements whose class is X. What a path names is one case per match, and a list counts its elements.
+	Path string
+	Test string // "package folder TestName", or
+	Why  string // the reason why no test compares it
+}
+
+// Reasons why a kind has no test.
+const (
+	context  = "context: says what the vectors are of, or how to compare them"
+	input    = "input of vectors in other files"
+	info     = "information, not a test: measured facts for demonstrations and calibration"
+	rounded  = "information: the same from llama.cpp, whose activations are rounded to 8 bits"
+	policies = "eviction policies are not built yet"
+	codes    = "quantised keys and values are not built yet"
+	defect   = "documents a defect of a reference, not to be imitated"
+)
+
+// Tests by short names.
+const (
+	testTokenizer = "wasm/tokenizer TestGoldenTokenizer"
+	testChat      = "wasm/chat TestGoldenChat"
+	testGGUF      = "wasm/weights TestGoldenGGUF"
+	testDequant   = "wasm/weights TestGoldenDequant"
+	testLogits    = "wasm/llama TestGoldenModelLogits"
+	testHidden    = "wasm/llama TestGoldenHidden"
+	testGreedy    = "wasm/llama TestGoldenGreedy"
+	testAttention = "wasm/llama TestGoldenAttention"
+	testNLL       = "wasm/llama TestGoldenNLL"
+	testTiny      = "wasm/llama TestGoldenTiny"
+	testTeach     = "wasm/llama TestGoldenTeach"
+)
+
+// Claims covers every value of every file exactly once.
+var Claims = []Claim{
+	{File: "tokenizer_cases.json", Path: "source", Why: context},
+	{File: "tokenizer_cases.json", Path: "note", Why: context},
+	{File: "tokenizer_cases.json", Path: "cases[]", Test: testTokenizer},
+
+	{File: "chat_template.json", Path: "source", Why: context},
+	{File: "chat_template.json", Path: "cases[]", Test: testChat},
+
+	{File: "gguf.json", Path: "source", Why: context},
+	{File: "gguf.json", Path: "file", Why: context},
+	{File: "gguf.json", Path: "file_size", Test: testGGUF},
+	{File: "gguf.json", Path: "file_crc32", Test: testGGUF},
+	{File: "gguf.json", Path: "gguf_version", Test: testGGUF},
+	{File: "gguf.json", Path: "kv[]", Test: testGGUF},
+	{File: "gguf.json", Path: "tensors[]", Test: testGGUF},
+	{File: "gguf.json", Path: "dequant_samples[]", Test: testDequant},
+
+	{File: "model.json", Path: "source", Why: context},
+	{File: "model.json", Path: "at64_vocab_ids", Why: context},
+	{File: "model.json", Path: "eos_id", Why: context},
+	{File: "model.json", Path: "prompts[].name", Why: context},
+	{File: "model.json", Path: "prompts[].chat", Why: input},
+	{File: "model.json", Path: "prompts[].input", Why: input},
+	{File: "model.json", Path: "prompts[].ids", Why: input},
+	{File: "model.json", Path: "prompts[].logits_last", Test: testLogits},
+	{File: "model.json", Path: "prompts[].hidden_last", Test: testHidden},
+	{File: "model.json", Path: "prompts[].greedy", Test: testGreedy},
+	{File: "model.json", Path: "prompts[].llama_cpp", Why: rounded},
+
+	{File: "attention.json", Path: "source", Why: context},
+	{File: "attention.json", Path: "text", Why: input},
+	{File: "attention.json", Path: "ids", Why: input},
+	{File: "attention.json", Path: "rows_note", Why: context},
+	{File: "attention.json", Path: "intermediates_note", Why: context},
+	{File: "attention.json", Path: "rows{}", Test: testAttention},
+	{File: "attention.json", Path: "intermediates_last_position{}", Test: testAttention},
+
+	{File: "nll.json", Path: "source", Why: context},
+	{File: "nll.json", Path: "note", Why: context},
+	{File: "nll.json", Path: "text", Why: input},
+	{File: "nll.json", Path: "ids", Why: input},
+	{File: "nll.json", Path: "nll", Test: testNLL},
+	{File: "nll.json", Path: "mean_nll", Test: testNLL},
+	{File: "nll.json", Path: "perplexity", Why: context},
+	{File: "nll.json", Path: "llama_cpp", Why: rounded},
+
+	{File: "teach.json", Path: "source", Why: context},
+	{File: "teach.json", Path: "tolerance", Why: context},
+	{File: "teach.json", Path: "sha256", Test: testTeach},
+	{File: "teach.json", Path: "prompts[]", Test: testTeach},
+
+	{File: "kvpress_inputs.json", Path: "source", Why: context},
+	{File: "kvpress_inputs.json", Path: "note", Why: context},
+	{File: "kvpress_inputs.json", Path: "model", Why: context},
+	{File: "kvpress_inputs.json", Path: "prompt_ids", Why: input},
+	{File: "kvpress_inputs.json", Path: "layers[]", Why: input},
+
+	{File: "kvpress.json", Path: "source", Why: context},
+	{File: "kvpress.json", Path: "prompt_ids", Why: input},
+	{File: "kvpress.json", Path: "full_cache[]", Test: testTiny},
+	{File: "kvpress.json", Path: "cases[]", Why: policies},
+	{File: "kvpress.json", Path: "decoding[]", Why: policies},
+
+	{File: "original_select.json", Path: "source", Why: context},
+	{File: "original_select.json", Path: "L", Why: context},
+	{File: "original_select.json", Path: "group_size", Why: context},
+	{File: "original_select.json", Path: "cases[]", Why: policies},
+
+	{File: "original_alloc.json", Path: "source", Why: context},
+	{File: "original_alloc.json", Path: "error_aware[]", Why: policies},
+	{File: "original_alloc.json", Path: "cake_adjust_budgets[]", Why: policies},
+	{File: "original_alloc.json", Path: "pyramid_layers[]", Why: policies},
+	{File: "original_alloc.json", Path: "adakv_head_budgets[]", Why: policies},
+	{File: "original_alloc.json", Path: "headkv_capacity[]", Why: policies},
+
+	{File: "original_h2o.json", Path: "source", Why: context},
+	{File: "original_h2o.json", Path: "note", Why: context},
+	{File: "original_h2o.json", Path: "runs[]", Why: policies},
+	{File: "original_h2o.json", Path: "fixed_logit_golden", Why: policies},
+
+	{File: "original_streamingllm.json", Path: "source", Why: context},
+	{File: "original_streamingllm.json", Path: "per_step[]", Why: policies},
+	{File: "original_streamingllm.json", Path: "evict_for_space[]", Why: policies},
+
+	{File: "original_streaming_e2e.json", Path: "source", Why: context},
+	{File: "original_streaming_e2e.json", Path: "note", Why: context},
+	{File: "original_streaming_e2e.json", Path: "prompt_ids", Why: input},
+	{File: "original_streaming_e2e.json", Path: "runs[]", Why: policies},
+
+	{File: "original_cake.json", Path: "source", Why: context},
+	{File: "original_cake.json", Path: "prompt_ids", Why: input},
+	{File: "original_cake.json", Path: "indicator_prompt0_w8_gamma200", Why: policies},
+	{File: "original_cake.json", Path: "runs[]", Why: policies},
+
+	{File: "original_kivi.json", Path: "source", Why: context},
+	{File: "original_kivi.json", Path: "attention_inputs", Why: input},
+	{File: "original_kivi.json", Path: "pack[]", Why: codes},
+	{File: "original_kivi.json", Path: "attention[]", Why: codes},
+	{File: "original_kivi.json", Path: "bookkeeping[]", Why: codes},
+	{File: "original_kivi.json", Path: "constant_group", Why: defect},
+
+	{File: "original_kivi_e2e.json", Path: "source", Why: context},
+	{File: "original_kivi_e2e.json", Path: "gqa_short_prompt_bug", Why: defect},
+	{File: "original_kivi_e2e.json", Path: "runs[]", Why: codes},
+
+	{File: "original_sparse.json", Path: "source", Why: context},
+	{File: "original_sparse.json", Path: "quest[]", Why: policies},
+	{File: "original_sparse.json", Path: "xattention[]", Why: policies},
+	{File: "original_sparse.json", Path: "defect_no_padding_two_chunks", Why: defect},
+
+	{File: "behaviour.json", Path: "*", Why: info},
+}
