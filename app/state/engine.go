@@ -1,0 +1,224 @@
+package state
+
+import "kvlens/wasm/proto"
+
+// engineEvent handles what the engine said. Events that do not fit the phase are late and are dropped.
+func engineEvent(m Model, e Event) (Model, []Effect) {
+	switch e := e.(type) {
+	case Progressed:
+		return progressed(m, e), nil
+	case Opened:
+		return opened(m, e)
+	case Prompted:
+		return prompted(m, e), nil
+	case Stepped:
+		return stepped(m, e), nil
+	case Measured:
+		m.Memory = m.Memory.withState(e.State)
+		if n := len(m.Turns); n > 0 && e.DecodeRate+e.PrefillRate > 0 {
+			m = m.withTurn(func(t *Turn) { t.Rates = Rates{e.PrefillRate, e.DecodeRate} })
+		}
+	case Listed:
+		return listed(m, e), nil
+	case Ended:
+		return ended(m, e), nil
+	case Failed:
+		return failed(m, e), nil
+	case Gone:
+		if m.Problem == nil {
+			m.Problem = m.problem(proto.Failure{Code: proto.CodeDead})
+		}
+		return m.lost(), nil
+	}
+	return m, nil
+}
+
+// withTurn changes the last turn in a copy of the list.
+func (m Model) withTurn(change func(*Turn)) Model {
+	if len(m.Turns) == 0 {
+		return m
+	}
+	turns := append([]Turn(nil), m.Turns...)
+	change(&turns[len(turns)-1])
+	m.Turns = turns
+	return m
+}
+
+func progressed(m Model, e Progressed) Model {
+	if !m.Busy() {
+		if e.Stage >= proto.StagePrefill {
+			return m
+		}
+		m.Phase, m.HasOpened = Opening, false // the client started the engine again
+	}
+	m.Work = Work{Stage: e.Stage, Done: e.Done, Total: e.Total, Resumed: e.Resumed, Refetched: e.Refetched, News: e.Now}
+	return m
+}
+
+func opened(m Model, e Opened) (Model, []Effect) {
+	m.Phase, m.Opened, m.HasOpened = Idle, e.Opened, true
+	m.Work = Work{News: e.Now}
+	asked := m.Memory.Asked
+	m.Memory = Memory{TokenBytes: e.TokenBytes, Asked: asked, Default: e.State.Cap}.withState(e.State)
+	if p := m.Problem; p != nil && p.opening {
+		m.Problem = nil
+	}
+	mode := m.Mode
+	if !hasMode(e.Modes, mode) && len(e.Modes) > 0 {
+		mode = proto.PromptMode(e.Modes[0])
+	}
+	// A model that can chat is there to chat, a story model to read stories.
+	for _, want := range []proto.PromptMode{proto.Chat, proto.Story} {
+		if hasMode(e.Modes, want) {
+			mode = want
+			break
+		}
+	}
+	m.Mode = mode
+	if !m.Touched {
+		m = m.withDefaults(mode)
+	}
+	if asked != 0 { // an engine that was started again has the default cap
+		return m, []Effect{Remake{proto.Memory{Cap: asked, Recipe: Recipe}}}
+	}
+	return m, nil
+}
+
+func hasMode(modes []uint8, mode proto.PromptMode) bool {
+	for _, x := range modes {
+		if proto.PromptMode(x) == mode {
+			return true
+		}
+	}
+	return false
+}
+
+func prompted(m Model, e Prompted) Model {
+	if !m.Running() {
+		return m
+	}
+	m.Work.News = e.Now
+	m.Memory.Need = (uint64(e.First) + uint64(len(e.IDs)) + uint64(m.Max)) * uint64(m.Memory.TokenBytes)
+	return m.withTurn(func(t *Turn) {
+		t.First, t.Pieces = e.First, pieces(e.Prompt)
+	})
+}
+
+// pieces cuts the prompt's tokens by their display pieces; whatever does not add up is left out.
+func pieces(p proto.Prompt) []Piece {
+	out := make([]Piece, 0, len(p.Text))
+	at := uint32(0)
+	for i, text := range p.Text {
+		if i >= len(p.PieceEnd) {
+			break
+		}
+		end := p.PieceEnd[i]
+		if end < at || int(end) > len(p.IDs) {
+			break
+		}
+		out = append(out, Piece{Text: text, At: p.First + at, IDs: p.IDs[at:end]})
+		at = end
+	}
+	return out
+}
+
+func stepped(m Model, e Stepped) Model {
+	if !m.Running() || len(e.Steps) == 0 {
+		return m
+	}
+	if m.Phase == Prefill {
+		m.Phase = Answering
+	}
+	m.Work.News = e.Now
+	m.Memory = m.Memory.withLedger(e.Steps[len(e.Steps)-1].Ledger)
+	m.Memory.Position = e.Steps[len(e.Steps)-1].Position + 1
+	return m.withTurn(func(t *Turn) {
+		answer := t.Answer[:len(t.Answer):len(t.Answer)]
+		for _, s := range e.Steps {
+			answer = append(answer, token(s))
+		}
+		t.Answer = answer
+	})
+}
+
+func token(s proto.Step) Token {
+	t := Token{Text: s.Text, Position: s.Position, ID: s.Token, Prob: s.Prob, Millis: s.Millis}
+	for i, id := range s.TopIDs {
+		if i < len(s.TopProbs) && i < len(s.TopTexts) {
+			t.Top = append(t.Top, Candidate{ID: id, Prob: s.TopProbs[i], Text: s.TopTexts[i]})
+		}
+	}
+	return t
+}
+
+func listed(m Model, e Listed) Model {
+	offers := append([]Offer(nil), m.Offers...)
+	for i := range offers {
+		for j, name := range e.Manifest {
+			if name != offers[i].Manifest || j >= len(e.Size) || j >= len(e.Stored) {
+				continue
+			}
+			offers[i].Stored = e.Stored[j]
+			if offers[i].Size == 0 {
+				offers[i].Size = e.Size[j]
+			}
+		}
+	}
+	m.Offers = offers
+	m.Storage = Storage{OPFS: e.OPFS, Known: true, Quota: e.Quota, Usage: e.Usage}
+	return m
+}
+
+func ended(m Model, e Ended) Model {
+	if !m.Running() {
+		if m.Phase == Opening && e.Reason == proto.ReasonStopped {
+			m.Phase = Broken // the reader stopped the opening: the models are there to choose from
+			m.Problem = &Problem{Action: ActRetry, opening: true, manifest: m.Current}
+		}
+		return m
+	}
+	m.Phase = Idle
+	m = m.withTurn(func(t *Turn) { t.Ended, t.Reason = true, e.Reason })
+	if t, _ := m.Live(); t.Reason == proto.ReasonStopped && len(t.Answer) == 0 {
+		// Stopped while reading: the engine rolled the turn back, so it is no part of the conversation.
+		m.Turns = m.Turns[: len(m.Turns)-1 : len(m.Turns)-1]
+		if m.Mode == proto.Chat && m.Draft.Message == "" {
+			m.Draft.Message = t.Asked
+		}
+	}
+	return m
+}
+
+func failed(m Model, e Failed) Model {
+	m.Problem = m.problem(e.Failure)
+	switch {
+	case e.Code == proto.CodeVersion:
+		m.Phase = Broken
+	case m.Phase == Opening:
+		m.Phase = Broken
+	case m.Running():
+		m.Phase = Idle
+		m = m.withTurn(func(t *Turn) { t.Ended, t.Failed = true, true })
+		if t, _ := m.Live(); len(t.Answer) == 0 {
+			m.Turns = m.Turns[: len(m.Turns)-1 : len(m.Turns)-1]
+			if m.Mode == proto.Chat && m.Draft.Message == "" {
+				m.Draft.Message = t.Asked
+			}
+		}
+	}
+	if e.Code == proto.CodeDead {
+		m = m.lost()
+		m.Phase = Opening // the client has started another engine with the same model; else Gone follows
+	}
+	return m
+}
+
+// lost is the model without its engine: what was said stays on the page, the cache behind it is gone.
+func (m Model) lost() Model {
+	turns := append([]Turn(nil), m.Turns...)
+	for i := range turns {
+		turns[i].Ended, turns[i].Failed = true, true
+	}
+	m.Turns, m.HasOpened, m.Phase = turns, false, Broken
+	return m
+}

@@ -1,0 +1,141 @@
+package state
+
+import "kvlens/wasm/proto"
+
+// Kind is a line of the memory ledger. The numbers are those of cache.Kind, which the protocol carries; a test keeps
+// the two lists equal.
+type Kind uint8
+
+// The kinds, in the ledger's order.
+const (
+	Weights Kind = iota
+	KVF32
+	KVF16
+	Positions
+	Free
+	Aux
+	Scratch
+	Staging
+	Checkpoints
+	Views
+	HostCold
+	Shadow
+	Kinds
+)
+
+var kindNames = [Kinds]string{"weights", "kv-f32", "kv-f16", "positions", "free", "aux", "scratch", "staging", "checkpoints", "views", "cold", "shadow"}
+
+// String is the kind's part of its catalogue key.
+func (k Kind) String() string { return kindNames[k] }
+
+// InArena reports whether the kind lives inside the memory cap.
+func (k Kind) InArena() bool { return k == KVF32 || k == KVF16 || k == Positions || k == Free }
+
+// Row is one line: what is needed, what was asked of the machine, and the most that ever was.
+type Row struct {
+	Kind                     Kind
+	Logical, Allocated, Peak uint64
+}
+
+// Memory is the ledger and the session's numbers.
+type Memory struct {
+	Rows       []Row
+	Asked      uint64 // cap the reader asked for, bytes; 0 is the default
+	Cap        uint64 // cap the engine uses, bytes
+	Default    uint64 // cap when nothing is asked for, bytes
+	Reserved   uint64 // WASM memory that Go has taken and does not give back
+	Stored     uint32 // tokens in the cache
+	Position   uint32
+	Room       uint32 // tokens that still fit
+	Context    uint32
+	TokenBytes uint32 // KV bytes of one token
+	Need       uint64 // what the last prompt and its answer limit take in full, bytes; 0 before the first turn
+	PeakKV     uint64 // most bytes that pages have taken of the arena
+}
+
+// rowsOf keeps the known kinds.
+func rowsOf(in []proto.LedgerRow) []Row {
+	rows := make([]Row, 0, len(in))
+	for _, r := range in {
+		if Kind(r.Kind) < Kinds {
+			rows = append(rows, Row{Kind(r.Kind), r.Logical, r.Allocated, r.Peak})
+		}
+	}
+	return rows
+}
+
+// withState takes over what the engine measured.
+func (m Memory) withState(s proto.State) Memory {
+	m.Cap, m.Reserved = s.Cap, s.Reserved
+	m.Stored, m.Position, m.Room, m.Context = s.Stored, s.Position, s.Room, s.Context
+	return m.withLedger(s.Ledger)
+}
+
+func (m Memory) withLedger(l []proto.LedgerRow) Memory {
+	if len(l) == 0 {
+		return m
+	}
+	m.Rows = rowsOf(l)
+	m.PeakKV = max(m.PeakKV, m.Used())
+	return m
+}
+
+// Used are the arena's bytes in pages.
+func (m Memory) Used() uint64 {
+	var n uint64
+	for _, r := range m.Rows {
+		if r.Kind.InArena() && r.Kind != Free {
+			n += r.Allocated
+		}
+	}
+	return n
+}
+
+// Row finds a kind's line.
+func (m Memory) Row(k Kind) Row {
+	for _, r := range m.Rows {
+		if r.Kind == k {
+			return r
+		}
+	}
+	return Row{Kind: k}
+}
+
+// Total sums all lines. Peaks of different lines need not have been at one time, so their sum is an upper bound.
+func (m Memory) Total() Row {
+	var t Row
+	for _, r := range m.Rows {
+		t.Logical += r.Logical
+		t.Allocated += r.Allocated
+		t.Peak += r.Peak
+	}
+	return t
+}
+
+// Shares are the steps of the cap control, in percent of what the full cache takes.
+var Shares = []int{12, 25, 35, 50, 75, 100}
+
+// Full is what 100 % means: the last turn's prompt and answer limit, or the default cap before the first turn.
+func (m Memory) Full() uint64 {
+	if m.Need != 0 && m.Need < m.Default {
+		return m.Need
+	}
+	return m.Default
+}
+
+// Share is the cap in bytes of a share of the full cache, on the arena's 16-byte unit; 0 is the default cap.
+func (m Memory) Share(percent int) uint64 {
+	if percent <= 0 {
+		return 0
+	}
+	b := m.Full() * uint64(percent) / 100
+	return (b + 15) / 16 * 16
+}
+
+// Tokens is how many tokens a cap holds, by bytes alone.
+func (m Memory) Tokens(bytes uint64) uint64 {
+	if m.TokenBytes == 0 {
+		return 0
+	}
+	return bytes / uint64(m.TokenBytes)
+}

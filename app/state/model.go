@@ -1,0 +1,185 @@
+// Package state is the page without a page: one Model, the Events that change it and Reduce, which is pure. What has to
+// happen outside (talk to the engine, save a setting, fetch a catalogue) comes back from Reduce as Effects. The package
+// knows no DOM and holds no sentence: texts are keys of the catalogue with arguments.
+package state
+
+import "kvlens/wasm/proto"
+
+// Phase says what the page is doing.
+type Phase uint8
+
+// The phases. Idle needs an opened model; Prefill, Answering and Stopping belong to one turn.
+const (
+	Starting  Phase = iota // nothing opened yet and nothing asked for
+	Opening                // a model is being fetched and loaded
+	Idle                   // ready for a turn
+	Prefill                // the prompt is being read
+	Answering              // tokens arrive
+	Stopping               // Stop was pressed and not yet heard
+	Broken                 // no engine or no model; Problem says why
+)
+
+// Names of the phases for snapshots and test hooks.
+var phaseNames = [...]string{"starting", "opening", "idle", "prefill", "answering", "stopping", "broken"}
+
+// String is the phase's name in snapshots.
+func (p Phase) String() string { return phaseNames[p] }
+
+// Model is everything the page shows.
+type Model struct {
+	Phase Phase
+
+	Lang      string // language of the page
+	Theme     string // "auto", "light", "dark"
+	Backend   string // asked for: "", "cpu", "ref", "webgpu"
+	Seed      uint32 // of the address bar; also Sampling.Seed at start
+	Offers    []Offer
+	Current   string // manifest of the model that is opened or being opened
+	Storage   Storage
+	Opened    proto.Opened
+	HasOpened bool
+
+	Work   Work
+	Mode   proto.PromptMode
+	Draft  Draft
+	Turns  []Turn
+	Memory Memory
+
+	Sampling proto.Sampling
+	Max      uint32 // answer limit, tokens
+	Touched  bool   // the reader changed the sampling, so a new model keeps it
+
+	Problem *Problem
+	Notices []Notice // set-up remarks, such as a clamped value of the address
+}
+
+// Offer is one model the reader can choose.
+type Offer struct {
+	Manifest      string // URL as the engine takes it
+	ID            string
+	Name, Licence string
+	Size, Stored  uint64 // bytes
+	BuiltIn       bool   // part of the site: needs no download of its own
+}
+
+// Storage is what the browser says about space.
+type Storage struct {
+	OPFS         bool
+	Known        bool
+	Quota, Usage uint64 // bytes; 0 unknown
+}
+
+// Work is the progress of what is going on, so that nothing spins unnamed.
+type Work struct {
+	Stage                proto.Stage
+	Done, Total, Resumed uint64
+	Refetched            uint32
+	News                 float64 // ms, when something was last heard
+	Quiet                float64 // ms without news, once that is long (see Watchdog); else 0
+}
+
+// Draft is what the reader has written for the next turn.
+type Draft struct {
+	Preset          string // id of the preset that filled it, "" once edited
+	Story, Question string
+	System, Message string
+	Raw             string
+	More            []string // further questions about the story
+}
+
+// Turn is one question and its answer.
+type Turn struct {
+	Asked  string // question or message as the reader wrote it
+	First  uint32 // position of the prompt's first token
+	Pieces []Piece
+	Answer []Token
+	Reason proto.Reason
+	Ended  bool // Reason is known, or the turn failed
+	Failed bool
+	Rates  Rates
+}
+
+// Piece is a stretch of prompt text that cannot be shown in smaller parts: one token, or several whose bytes make one
+// character.
+type Piece struct {
+	Text string
+	At   uint32   // position of its first token
+	IDs  []uint32 // its tokens
+}
+
+// Token is one generated token.
+type Token struct {
+	Text     string // display text that became final with it; may be empty
+	Position uint32
+	ID       uint32
+	Prob     float32
+	Millis   float32
+	Top      []Candidate
+}
+
+// Candidate is one of the five most probable tokens of a step.
+type Candidate struct {
+	ID   uint32
+	Prob float32
+	Text string
+}
+
+// Rates are tokens per second of one turn; 0 is unknown.
+type Rates struct{ Prefill, Decode float32 }
+
+// Notice is a remark that the reader can put away.
+type Notice struct {
+	Key  string // of the catalogue
+	Args []string
+}
+
+// Busy reports whether a turn or an opening is going on.
+func (m Model) Busy() bool {
+	return m.Phase == Opening || m.Running()
+}
+
+// Running reports whether a turn is going on.
+func (m Model) Running() bool {
+	return m.Phase == Prefill || m.Phase == Answering || m.Phase == Stopping
+}
+
+// Live is the turn that is going on or was last, and whether there is one.
+func (m Model) Live() (Turn, bool) {
+	if len(m.Turns) == 0 {
+		return Turn{}, false
+	}
+	return m.Turns[len(m.Turns)-1], true
+}
+
+// Follows reports whether the next turn continues the cache that the turns before have filled.
+func (m Model) Follows() bool {
+	for _, t := range m.Turns {
+		if t.Ended && !t.Failed {
+			return true
+		}
+	}
+	return false
+}
+
+// Offer finds an offer by its manifest.
+func (m Model) Offer(manifest string) (Offer, bool) {
+	for _, o := range m.Offers {
+		if o.Manifest == manifest {
+			return o, true
+		}
+	}
+	return Offer{}, false
+}
+
+// Text is the answer so far.
+func (t Turn) Text() string {
+	n := 0
+	for _, k := range t.Answer {
+		n += len(k.Text)
+	}
+	b := make([]byte, 0, n)
+	for _, k := range t.Answer {
+		b = append(b, k.Text...)
+	}
+	return string(b)
+}

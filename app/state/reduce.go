@@ -1,0 +1,306 @@
+package state
+
+import (
+	"strings"
+
+	"kvlens/wasm/proto"
+)
+
+// Watchdog is how long, in milliseconds, a stage may be silent before the page says so.
+const Watchdog = 10_000
+
+// Keys of the saved settings.
+const (
+	KeyLang  = "kvlens.lang"
+	KeyTheme = "kvlens.theme"
+)
+
+// New is the model before the first event.
+func New() Model {
+	return Model{Theme: "auto", Lang: Languages[0], Seed: DefaultSeed, Mode: proto.Story}.withDefaults(proto.Story)
+}
+
+// Reduce is the next model and what has to be done. It changes neither its arguments nor what they point to.
+func Reduce(m Model, e Event) (Model, []Effect) {
+	switch e := e.(type) {
+	case Start:
+		return start(m, e)
+	case Offered:
+		m.Offers = e.Offers
+		return m, nil
+	case Tick:
+		return tick(m, e), nil
+	case Choose:
+		return choose(m, e.Manifest)
+	case ChooseBackend:
+		m.Backend = e.Backend
+		return open(m, m.Current)
+	case Forget:
+		return m, []Effect{Delete(e)}
+	case Edit:
+		return edit(m, e), nil
+	case Preset:
+		return preset(m, e)
+	case SetMode:
+		return setMode(m, e.Mode)
+	case Run:
+		return run(m, e)
+	case Halt:
+		return halt(m)
+	case StartOver:
+		return startOver(m)
+	case SetSampling:
+		return m.withKnob(e.Knob, e.Value), nil
+	case SetCap:
+		return setCap(m, e.Bytes)
+	case SetLang:
+		if !contains(Languages, e.Lang) || e.Lang == m.Lang {
+			return m, nil
+		}
+		return m, []Effect{Fetch(e)}
+	case LangReady:
+		m.Lang = e.Lang
+		return m, []Effect{Save{KeyLang, e.Lang}}
+	case SetTheme:
+		m.Theme = theme(e.Theme)
+		return m, []Effect{Save{KeyTheme, m.Theme}}
+	case Act:
+		return act(m, e.Now)
+	case Dismiss:
+		m.Problem, m.Notices = nil, nil
+		return m, nil
+	default:
+		return engineEvent(m, e)
+	}
+}
+
+func start(m Model, e Start) (Model, []Effect) {
+	if e.Lang != "" {
+		m.Lang = e.Lang
+	}
+	m.Theme = theme(e.Theme)
+	m.Backend, m.Seed, m.Notices = e.Backend, e.Seed, e.Notices
+	m.Sampling.Seed = e.Seed
+	m.Offers = e.Offers
+	if len(e.Offers) == 0 {
+		m.Phase = Broken
+		m.Problem = &Problem{Code: proto.CodeNetwork, Action: ActReload}
+		return m, nil
+	}
+	return open(m, e.Offers[0].Manifest)
+}
+
+func theme(t string) string {
+	if t == "light" || t == "dark" {
+		return t
+	}
+	return "auto"
+}
+
+// tick notices a stage that says nothing.
+func tick(m Model, e Tick) Model {
+	m.Work.Quiet = 0
+	if m.Busy() && m.Work.News > 0 && e.Now-m.Work.News >= Watchdog {
+		m.Work.Quiet = e.Now - m.Work.News
+	}
+	return m
+}
+
+func choose(m Model, manifest string) (Model, []Effect) {
+	if _, ok := m.Offer(manifest); !ok || (manifest == m.Current && m.HasOpened && m.Phase != Broken) {
+		return m, nil
+	}
+	return open(m, manifest)
+}
+
+// open asks for a model in a fresh engine: the conversation ends, the memory cap returns to its default.
+func open(m Model, manifest string) (Model, []Effect) {
+	m.Phase, m.Current, m.HasOpened = Opening, manifest, false
+	m.Opened, m.Turns, m.Problem = proto.Opened{}, nil, nil
+	m.Work, m.Memory = Work{}, Memory{}
+	manifests := make([]string, len(m.Offers))
+	for i, o := range m.Offers {
+		manifests[i] = o.Manifest
+	}
+	return m, []Effect{
+		OpenModel{proto.Open{Manifest: manifest, Backend: m.Backend, Memory: proto.Memory{Recipe: Recipe}}},
+		List{manifests},
+	}
+}
+
+// Recipe is the cache recipe of the page, for now the only one.
+const Recipe = "full"
+
+func edit(m Model, e Edit) Model {
+	d := &m.Draft
+	switch e.Field {
+	case Story:
+		d.Story, d.Preset, d.More = e.Text, "", nil
+	case Question:
+		d.Question = e.Text
+	case System:
+		d.System = e.Text
+	case Message:
+		d.Message = e.Text
+	case RawText:
+		d.Raw = e.Text
+	}
+	return m
+}
+
+func preset(m Model, e Preset) (Model, []Effect) {
+	if m.Running() {
+		return m, nil
+	}
+	system, raw := m.Draft.System, m.Draft.Raw
+	m.Draft = e.Draft
+	m.Draft.System, m.Draft.Raw = system, raw
+	return startOver(m)
+}
+
+func setMode(m Model, mode proto.PromptMode) (Model, []Effect) {
+	if m.Running() || mode == m.Mode {
+		return m, nil
+	}
+	m.Mode = mode
+	if !m.Touched {
+		m = m.withDefaults(mode)
+	}
+	return startOver(m)
+}
+
+// startOver ends the conversation; the draft stays.
+func startOver(m Model) (Model, []Effect) {
+	if m.Running() {
+		return m, nil
+	}
+	had := len(m.Turns) > 0
+	m.Turns, m.Problem = nil, nil
+	if !had || !m.HasOpened {
+		return m, nil
+	}
+	return m, []Effect{Empty{}}
+}
+
+func setCap(m Model, bytes uint64) (Model, []Effect) {
+	if m.Phase != Idle {
+		return m, nil
+	}
+	if bytes >= m.Memory.Default {
+		bytes = 0
+	}
+	m.Memory.Asked, m.Memory.PeakKV = bytes, 0
+	m.Turns, m.Problem = nil, nil
+	return m, []Effect{Remake{proto.Memory{Cap: bytes, Recipe: Recipe}}}
+}
+
+func run(m Model, e Run) (Model, []Effect) {
+	if m.Phase != Idle {
+		return m, nil
+	}
+	if e.Question != "" {
+		m.Draft.Question = e.Question
+	}
+	g := proto.Generate{
+		Mode: m.Mode, Max: m.Max, Sampling: m.Sampling,
+		Continue: m.Follows(),
+	}
+	var asked, empty string
+	switch m.Mode {
+	case proto.Story:
+		g.Text, g.Question = strings.TrimSpace(m.Draft.Story), strings.TrimSpace(m.Draft.Question)
+		asked, empty = g.Question, "question"
+		if g.Text == "" && !g.Continue {
+			asked, empty = "", "story"
+		}
+	case proto.Chat:
+		g.Text, g.System = strings.TrimSpace(m.Draft.Message), m.Draft.System
+		asked, empty = g.Text, "message"
+	default:
+		g.Text = m.Draft.Raw
+		asked, empty = strings.TrimSpace(g.Text), "raw"
+	}
+	if asked == "" {
+		m.Problem = m.problem(proto.Failure{Code: proto.CodeEmpty})
+		return m, []Effect{Focus{empty}}
+	}
+	if g.Continue && m.Mode == proto.Story {
+		g.Text = ""
+	}
+	m.Problem, m.Notices = nil, nil
+	m.Phase = Prefill
+	m.Work = Work{Stage: proto.StagePrefill, News: e.Now}
+	if !g.Continue {
+		m.Turns = nil
+	}
+	m.Turns = append(m.Turns[:len(m.Turns):len(m.Turns)], Turn{Asked: asked})
+	if m.Mode == proto.Chat {
+		m.Draft.Message = ""
+	}
+	return m, []Effect{Generate{g}}
+}
+
+func halt(m Model) (Model, []Effect) {
+	switch {
+	case m.Phase == Prefill || m.Phase == Answering:
+		m.Phase = Stopping
+		return m, []Effect{Cancel{}}
+	case m.Phase == Opening:
+		return m, []Effect{Cancel{}}
+	}
+	return m, nil
+}
+
+// act does what the problem offers.
+func act(m Model, now float64) (Model, []Effect) {
+	p := m.Problem
+	if p == nil {
+		return m, nil
+	}
+	m.Problem = nil
+	switch p.Action {
+	case ActReload:
+		return m, []Effect{Reload{}}
+	case ActBuiltIn:
+		for _, o := range m.Offers {
+			if o.BuiltIn {
+				return open(m, o.Manifest)
+			}
+		}
+		return m, []Effect{Reload{}}
+	case ActAuto:
+		m.Backend = ""
+		return open(m, m.Current)
+	case ActRestart:
+		return open(m, m.Current)
+	case ActRetry:
+		if p.opening {
+			return open(m, p.manifest)
+		}
+		return run(m, Run{Now: now})
+	case ActModels:
+		return m, []Effect{Focus{"models"}}
+	case ActWhole:
+		return setCap(m, 0)
+	case ActStop:
+		return m, []Effect{Cancel{}}
+	case ActReset:
+		m.Touched = false
+		return m.withDefaults(m.Mode), nil
+	default: // ActEdit
+		m, eff := startOver(m)
+		return m, append(eff, Focus{EditorOf(m.Mode)})
+	}
+}
+
+// EditorOf names the control that holds a mode's text.
+func EditorOf(mode proto.PromptMode) string {
+	switch mode {
+	case proto.Story:
+		return "story"
+	case proto.Chat:
+		return "message"
+	default:
+		return "raw"
+	}
+}

@@ -1,0 +1,72 @@
+package state
+
+import (
+	"encoding/json"
+
+	"kvlens/wasm/proto"
+)
+
+// Snapshot is the model as JSON, for tests and for the curious: window.kvlens.state(). It only reads.
+func Snapshot(m Model) []byte {
+	type object = map[string]any
+	turns := make([]object, len(m.Turns))
+	for i, t := range m.Turns {
+		turns[i] = object{
+			"asked": t.Asked, "text": t.Text(), "pieces": len(t.Pieces), "tokens": len(t.Answer),
+			"ended": t.Ended, "failed": t.Failed, "reason": ReasonName(t.Reason),
+			"prefillRate": t.Rates.Prefill, "decodeRate": t.Rates.Decode,
+		}
+	}
+	rows := make([]object, len(m.Memory.Rows))
+	for i, r := range m.Memory.Rows {
+		rows[i] = object{"kind": r.Kind.String(), "logical": r.Logical, "allocated": r.Allocated, "peak": r.Peak}
+	}
+	offers := make([]object, len(m.Offers))
+	for i, o := range m.Offers {
+		offers[i] = object{"manifest": o.Manifest, "id": o.ID, "name": o.Name, "size": o.Size, "stored": o.Stored, "builtIn": o.BuiltIn}
+	}
+	s := object{
+		"phase": m.Phase.String(), "lang": m.Lang, "theme": m.Theme, "askedBackend": m.Backend,
+		"backend": m.Opened.Backend, "backendWhy": m.Opened.BackendWhy,
+		"model": m.Current, "name": m.Opened.Name, "opened": m.HasOpened, "mode": ModeName(m.Mode),
+		"draft": object{"preset": m.Draft.Preset, "story": m.Draft.Story, "question": m.Draft.Question, "message": m.Draft.Message, "system": m.Draft.System},
+		"turns": turns, "offers": offers,
+		"memory": object{
+			"rows": rows, "cap": m.Memory.Cap, "asked": m.Memory.Asked, "default": m.Memory.Default, "used": m.Memory.Used(),
+			"reserved": m.Memory.Reserved, "stored": m.Memory.Stored, "position": m.Memory.Position, "room": m.Memory.Room, "context": m.Memory.Context,
+		},
+		"sampling": m.Sampling, "max": m.Max,
+		"work":    object{"stage": StageName(m.Work.Stage), "done": m.Work.Done, "total": m.Work.Total, "resumed": m.Work.Resumed, "refetched": m.Work.Refetched, "quiet": m.Work.Quiet},
+		"notices": len(m.Notices), "problem": nil,
+	}
+	if p := m.Problem; p != nil {
+		s["problem"] = object{"code": CodeName(p.Code), "action": p.Action.String(), "op": p.Op, "msg": p.Msg, "args": p.Args}
+	}
+	b, err := json.Marshal(s)
+	if err != nil { // a float that JSON cannot hold; nothing else can fail
+		return []byte("null")
+	}
+	return b
+}
+
+var (
+	stageNames  = [...]string{"store", "fetch", "verify", "load", "tokenizer", "selftest", "prefill"}
+	reasonNames = [...]string{"none", "stop-id", "stop-text", "max", "stopped", "full"}
+	modeNames   = [...]string{"raw", "story", "chat"}
+)
+
+// StageName is the stage's part of its catalogue key.
+func StageName(s proto.Stage) string { return nameOf(stageNames[:], int(s)) }
+
+// ReasonName is the reason's part of its catalogue key.
+func ReasonName(r proto.Reason) string { return nameOf(reasonNames[:], int(r)) }
+
+// ModeName is the mode's part of its catalogue key.
+func ModeName(p proto.PromptMode) string { return nameOf(modeNames[:], int(p)) }
+
+func nameOf(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return names[0]
+}

@@ -1,0 +1,92 @@
+package state
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Options are what the address of the page asks for.
+type Options struct {
+	Lang    string // "" when not asked for
+	Backend string
+	Seed    uint32
+	Notices []Notice // what was asked for and cannot be had
+}
+
+// DefaultSeed is the seed when the address names none: the same question gives the same answer on every visit.
+const DefaultSeed = 7
+
+// Languages are the languages of the page, the first being the one to fall back to.
+var Languages = []string{"en", "zh"}
+
+// Backends are the ones that the address may ask for.
+var Backends = []string{"cpu", "ref", "webgpu"}
+
+// ParseQuery reads the query of the page's address. Anything odd is left out with a notice, never passed on.
+func ParseQuery(query string) Options {
+	o := Options{Seed: DefaultSeed}
+	q, err := url.ParseQuery(strings.TrimPrefix(query, "?"))
+	if err != nil {
+		o.Notices = append(o.Notices, Notice{Key: "notice.address"})
+	}
+	if v := q.Get("lang"); v != "" {
+		if o.Lang = matchLanguage(v); o.Lang == "" {
+			o.Notices = append(o.Notices, Notice{Key: "notice.lang", Args: []string{clip(v)}})
+		}
+	}
+	if v := q.Get("backend"); v != "" {
+		if contains(Backends, v) {
+			o.Backend = v
+		} else {
+			o.Notices = append(o.Notices, Notice{Key: "notice.backend", Args: []string{clip(v)}})
+		}
+	}
+	if v := q.Get("seed"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 32)
+		if err == nil {
+			o.Seed = uint32(n)
+		} else {
+			o.Notices = append(o.Notices, Notice{Key: "notice.seed", Args: []string{clip(v), strconv.Itoa(DefaultSeed)}})
+		}
+	}
+	return o
+}
+
+// ChooseLang picks the language: the address, then the saved choice, then the browser's list.
+func ChooseLang(asked, saved string, browser []string) string {
+	for _, v := range append([]string{asked, saved}, browser...) {
+		if l := matchLanguage(v); l != "" {
+			return l
+		}
+	}
+	return Languages[0]
+}
+
+// matchLanguage maps a language tag ("zh-Hans-CN") to one of Languages, or "".
+func matchLanguage(tag string) string {
+	primary, _, _ := strings.Cut(strings.ToLower(strings.ReplaceAll(tag, "_", "-")), "-")
+	if contains(Languages, primary) {
+		return primary
+	}
+	return ""
+}
+
+func contains(list []string, v string) bool {
+	for _, x := range list {
+		if x == v {
+			return true
+		}
+	}
+	return false
+}
+
+// clip shortens foreign text before it is shown.
+func clip(s string) string {
+	const most = 24
+	r := []rune(s)
+	if len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
