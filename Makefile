@@ -25,7 +25,7 @@ serve:               ## serve what `make site` built
 model: $(SMOLLM)     ## fetch SmolLM2-135M-Instruct (98 MB, Apache-2.0) and split it into parts
 
 $(SMOLLM):
-	go run ./web/lab/getmodel -out $(dir $@)
+	go run ./web/lab/getmodel -dir $(@D)
 
 test:                ## run all four levels, after setting up what is missing where that can be done
 	@.ci/setup

@@ -36,12 +36,16 @@ func (s *site) copyStatic() error {
 			}
 		}
 	}
-	data, err := os.ReadFile("web/static/shell.json")
+	return s.readTexts("web/static/shell.json")
+}
+
+func (s *site) readTexts(name string) error {
+	data, err := os.ReadFile(name)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(data, &s.text); err != nil {
-		return fmt.Errorf("web/static/shell.json: %w", err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
