@@ -121,7 +121,7 @@ type Args struct {
 	From, To int     // rows that this run works on; To−From ≤ Chunk
 	// Slots[kvHead][t] is the slot of row t in the layer of a Store op; nil before the layer's slots are taken.
 	Slots  [][]uint32
-	Stored bool // the rows' K and V are in the cache already (decode): Attend reads the cache only
+	Stored bool // the row's K and V are in the cache already (decode, one row): Attend reads the cache only
 	Logits LogitRows
 }
 
@@ -149,7 +149,8 @@ type Info struct {
 // Backend owns memory and runs programs. Every byte it is asked for is in the ledger that it was made with.
 type Backend interface {
 	Info() Info
-	// Alloc returns zeroed memory of size bytes.
+	// Alloc returns zeroed memory of size bytes. Kind cache.Free is for arenas: the bytes enter the ledger as allocated,
+	// and a cache.Cache over the arena moves them to the kinds of its pages.
 	Alloc(kind cache.Kind, name string, size int64) (Buffer, error)
 	Upload(dst Buffer, off int64, src []byte) error
 	Read(src Buffer, off int64, dst []byte) error
