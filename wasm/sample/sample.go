@@ -34,23 +34,31 @@ type ParamError struct{ Field, Msg string }
 
 func (e *ParamError) Error() string { return "sample: " + e.Field + ": " + e.Msg }
 
+// ranges of the settings; NaN is in none.
+func (p *Params) ranges() [4]paramRange {
+	return [...]paramRange{
+		{"temperature", &p.Temperature, 100}, {"top_p", &p.TopP, 1}, {"min_p", &p.MinP, 1}, {"repeat", &p.Repeat, 100},
+	}
+}
+
+// paramRange is a setting between 0 and most.
+type paramRange struct {
+	field string
+	value *float32
+	most  float32
+}
+
 // Validate returns a *ParamError for the first setting that is out of range.
 func (p Params) Validate() error {
-	within := func(field string, v, lo, hi float32) error {
-		if v >= lo && v <= hi { // false for NaN
-			return nil
+	for _, r := range p.ranges() {
+		if !(*r.value >= 0 && *r.value <= r.most) {
+			return &ParamError{r.field, fmt.Sprintf("%v is not between 0 and %v", *r.value, r.most)}
 		}
-		return &ParamError{field, fmt.Sprintf("%v is not between %v and %v", v, lo, hi)}
 	}
 	if p.TopK < 0 {
 		return &ParamError{"top_k", fmt.Sprintf("%d is negative", p.TopK)}
 	}
-	return errors.Join(
-		within("temperature", p.Temperature, 0, 100),
-		within("top_p", p.TopP, 0, 1),
-		within("min_p", p.MinP, 0, 1),
-		within("repeat", p.Repeat, 0, 100),
-	)
+	return nil
 }
 
 // ErrLogits is why no token can be chosen: the logits hold NaN or infinity, or are all equal, as after a lost device or
@@ -75,8 +83,16 @@ type Sampler struct {
 	rank   ranking
 }
 
-// New makes a sampler; settings that Validate refuses count as the nearest one that it accepts.
-func New(p Params) *Sampler { return &Sampler{p: p, random: p.Seed} }
+// New makes a sampler. A setting that Validate refuses counts as the nearest one that it accepts, NaN as 0.
+func New(p Params) *Sampler {
+	for _, r := range p.ranges() {
+		if !(*r.value >= 0) {
+			*r.value = 0
+		}
+		*r.value = min(*r.value, r.most)
+	}
+	return &Sampler{p: p, random: p.Seed}
+}
 
 // Pick chooses a token from logits, which it does not change. recent are the tokens that the penalty applies to; ids
 // outside the vocabulary are skipped. It draws one random number unless greedy. Errors wrap ErrLogits.
@@ -135,7 +151,7 @@ func top(logits []float32) (c Choice, norm float64, err error) {
 
 // penalise applies the repetition penalty to scores, which are a copy of logits.
 func (s *Sampler) penalise(logits []float32, recent []int32) {
-	if !(s.p.Repeat > 0) || s.p.Repeat == 1 {
+	if s.p.Repeat == 0 || s.p.Repeat == 1 {
 		return
 	}
 	for _, id := range recent {
@@ -143,11 +159,13 @@ func (s *Sampler) penalise(logits []float32, recent []int32) {
 			continue
 		}
 		// From the logit as it came, so that a token which occurs twice is penalised once.
-		if v := logits[id]; v > 0 {
-			s.scores[id] = v / s.p.Repeat
+		v := logits[id]
+		if v > 0 {
+			v /= s.p.Repeat
 		} else {
-			s.scores[id] = v * s.p.Repeat
+			v *= s.p.Repeat
 		}
+		s.scores[id] = max(-math.MaxFloat32, min(v, math.MaxFloat32))
 	}
 }
 
@@ -186,10 +204,9 @@ func (s *Sampler) draw() int32 {
 			}
 		}
 	}
-	minP := min(s.p.MinP, 1)
 	mass = 0
 	for i := range n {
-		if w := s.weight[candidate(i)]; w >= minP {
+		if w := s.weight[candidate(i)]; w >= s.p.MinP {
 			mass += float64(w)
 		}
 	}
@@ -198,7 +215,7 @@ func (s *Sampler) draw() int32 {
 	for i := range n {
 		id := candidate(i)
 		w := s.weight[id]
-		if w == 0 || w < minP {
+		if w == 0 || w < s.p.MinP {
 			continue
 		}
 		last = id
