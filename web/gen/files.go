@@ -16,24 +16,19 @@ var notCopied = map[string]bool{
 	"app-worker.js": true, // the template of the service worker
 }
 
-// copyStatic copies the hand-written files, the text catalogues and the SIMD module under web/.
+// copyStatic copies the hand-written files, the SIMD module among them, and the text catalogues under web/.
 func (s *site) copyStatic() error {
 	err := s.copyTree("web/static", "web", func(rel string) bool { return !notCopied[rel] })
 	if err != nil {
 		return err
 	}
-	for pattern, to := range map[string]string{"app/text/*.json": "web/text", "wasm/simd/*.wasm": "web"} {
-		names, err := filepath.Glob(pattern)
-		if err != nil {
+	names, err := filepath.Glob("app/text/*.json")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := s.copyFile(name, "web/text/"+filepath.Base(name)); err != nil {
 			return err
-		}
-		if len(names) == 0 {
-			return fmt.Errorf("no files match %s", pattern)
-		}
-		for _, name := range names {
-			if err := s.copyFile(name, path.Join(to, filepath.Base(name))); err != nil {
-				return err
-			}
 		}
 	}
 	return s.readTexts("web/static/shell.json")

@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"wasm/sample":    {},
 	"wasm/jsutil":    {},
 	"wasm/simd":      {},
+	"wasm/simd/trim": {},
 	"wasm/chat":      {"wasm/tokenizer"},
 	"wasm/weights":   {"wasm/quant", "wasm/jsutil"},
 	"wasm/step":      {"wasm/quant", "cache"},
@@ -40,7 +41,7 @@ var mayImport = map[string][]string{
 	"wasm/llama": {
 		"wasm/step", "wasm/ref", "wasm/cpu", "wasm/kernel", "wasm/weights", "wasm/quant", "wasm/sample", "cache/...",
 	},
-	"wasm/engine": {"wasm/...", "cache/..."},
+	"wasm/engine/...": {"wasm/...", "cache/..."},
 
 	"app":              {"app/...", "wasm/proto", "wasm/jsutil"},
 	"app/text":         {},

@@ -1,0 +1,237 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"kvlens/web/e2e/browser"
+)
+
+// visit is one browser with the page open.
+type visit struct {
+	*testing.T
+	b    *browser.Browser
+	host *host
+	lang string
+	size [2]int // of the window
+	// expected are parts of console messages that a fault of the test itself brings about.
+	expected []string
+}
+
+// state is what the tests read of window.kvlens.state().
+type state struct {
+	Phase, Lang, Backend, Model, Mode string
+	Opened                            bool
+	Turns                             []struct {
+		Asked, Text, Reason     string
+		Pieces, Tokens          int
+		Ended, Failed           bool
+		PrefillRate, DecodeRate float64
+	}
+	Offers []struct {
+		Manifest, ID string
+		Size, Stored uint64
+		BuiltIn      bool
+	}
+	Memory struct {
+		Rows []struct {
+			Kind                     string
+			Logical, Allocated, Peak int64
+		}
+		Cap, Used, Reserved int64
+		Stored, Position    int
+	}
+	Work struct {
+		Stage                string
+		Done, Total, Resumed uint64
+		Refetched            uint32
+	}
+	Problem *struct{ Code, Action, Op, Msg string }
+}
+
+// keepWorkers lets a test reach the page's workers, the way a debugger would.
+const keepWorkers = `{
+	const Real = Worker;
+	window.testWorkers = [];
+	window.Worker = class extends Real { constructor(...a) { super(...a); window.testWorkers.push(this); } };
+}`
+
+func open(t *testing.T, h *host, lang string, width, height int, query string) *visit {
+	t.Helper()
+	b, err := browser.Start(t.Context(), browser.Options{Width: width, Height: height})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &visit{T: t, b: b, host: h, lang: lang, size: [2]int{width, height}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			v.shot("failed")
+			t.Logf("state: %s", v.raw())
+			for _, m := range b.Console() {
+				t.Logf("console %s: %s (%s)", m.Level, m.Text, m.URL)
+			}
+		}
+		b.Close()
+	})
+	options := []chromedp.EmulateViewportOption{}
+	if width < 600 {
+		options = append(options, chromedp.EmulateMobile, chromedp.EmulateTouch)
+	}
+	v.do("viewport", chromedp.EmulateViewport(int64(width), int64(height), options...))
+	if _, err := chromedp.Call(b.Ctx, page.AddScriptToEvaluateOnNewDocument,
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: keepWorkers}); err != nil {
+		t.Fatal(err)
+	}
+	v.load(query)
+	return v
+}
+
+// load goes to the page and waits until its program answers.
+func (v *visit) load(query string) {
+	v.Helper()
+	v.do("navigate", chromedp.Navigate(v.host.url+"?lang="+v.lang+query))
+	v.wait("the page's program", 60*time.Second, "true")
+}
+
+func (v *visit) do(what string, a chromedp.Action[chromedp.Void]) {
+	v.Helper()
+	ctx, cancel := context.WithTimeout(v.b.Ctx, 30*time.Second)
+	defer cancel()
+	if err := chromedp.Do(ctx, a); err != nil {
+		v.Fatalf("%s: %v", what, err)
+	}
+}
+
+// eval evaluates an expression in the page and waits for a promise.
+func eval[T any](v *visit, expression string) T {
+	v.Helper()
+	ctx, cancel := context.WithTimeout(v.b.Ctx, 60*time.Second)
+	defer cancel()
+	out, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		v.Fatalf("evaluating %s: %v", expression, err)
+	}
+	return out
+}
+
+// snapshot is an expression that is the page's state, null before there is one.
+const snapshot = `(() => { const s = window.kvlens?.state?.() ?? null; return typeof s === "string" ? JSON.parse(s) : s; })()`
+
+func (v *visit) raw() string {
+	ctx, cancel := context.WithTimeout(v.b.Ctx, 5*time.Second)
+	defer cancel()
+	out, err := chromedp.Run(ctx, chromedp.Evaluate[string](`JSON.stringify(`+snapshot+`)`))
+	if err != nil {
+		return err.Error()
+	}
+	return out
+}
+
+func (v *visit) state() state {
+	v.Helper()
+	var s state
+	if err := json.Unmarshal([]byte(eval[string](v, `JSON.stringify(`+snapshot+`)`)), &s); err != nil {
+		v.Fatal(err)
+	}
+	return s
+}
+
+// wait waits until the page's state s fulfils a condition, and returns that state. A problem on the page ends the wait,
+// unless the condition is about the problem.
+func (v *visit) wait(what string, limit time.Duration, condition string) state {
+	v.Helper()
+	expression := `(() => { const s = ` + snapshot + `; return s && (` + condition + `) ? 1 : s?.problem ? 2 : 0; })()`
+	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		switch eval[int](v, expression) {
+		case 1:
+			return v.state()
+		case 2:
+			if !strings.Contains(condition, "problem") {
+				v.Fatalf("waiting for %s: the page has a problem: %+v", what, *v.state().Problem)
+			}
+		}
+		if time.Now().After(end) {
+			v.Fatalf("waiting for %s: not within %v; state %s", what, limit, v.raw())
+		}
+	}
+}
+
+func testID(id string) string { return fmt.Sprintf(`[data-testid=%q]`, id) }
+
+// quote writes a string as JavaScript.
+func quote(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string can always be written
+	}
+	return string(b)
+}
+
+// click presses the control with a test id as a finger or a mouse would.
+func (v *visit) click(id string) {
+	v.Helper()
+	v.do("click "+id, chromedp.Click(chromedp.CSS(testID(id)), chromedp.NodeVisible))
+}
+
+// fill replaces the text of a field.
+func (v *visit) fill(id, text string) {
+	v.Helper()
+	ok := eval[bool](v, fmt.Sprintf(`(() => {
+		const e = document.querySelector(%s); if (!e) return false;
+		const proto = e instanceof HTMLTextAreaElement ? HTMLTextAreaElement : HTMLInputElement;
+		Object.getOwnPropertyDescriptor(proto.prototype, "value").set.call(e, %s);
+		e.dispatchEvent(new Event("input", {bubbles: true})); e.dispatchEvent(new Event("change", {bubbles: true}));
+		return true; })()`, quote(testID(id)), quote(text)))
+	if !ok {
+		v.Fatalf("fill: there is no %s", id)
+	}
+}
+
+// shot keeps a picture of the page in web/e2e/out.
+func (v *visit) shot(name string) {
+	ctx, cancel := context.WithTimeout(v.b.Ctx, 15*time.Second)
+	defer cancel()
+	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.MkdirAll("out", 0o755)
+	}
+	if err == nil {
+		name = fmt.Sprintf("%s-%s-%d.png", name, v.lang, v.size[0])
+		err = os.WriteFile(filepath.Join("out", name), png, 0o644)
+	}
+	if err != nil {
+		v.Errorf("screenshot %s: %v", name, err)
+	}
+}
+
+// clean fails the test for anything in the console that no fault of the test explains, and for any other host.
+func (v *visit) clean() {
+	v.Helper()
+	for _, m := range v.b.Errors() {
+		explained := false
+		for _, e := range v.expected {
+			explained = explained || strings.Contains(m.Text, e)
+		}
+		if !explained {
+			v.Errorf("console %s: %s (%s)", m.Level, m.Text, m.URL)
+		}
+	}
+	if hosts := v.b.Foreign(); len(hosts) > 0 {
+		v.Errorf("the page asked other hosts: %v", hosts)
+	}
+	origin := v.host.url[:strings.Index(v.host.url, prefix)]
+	for _, url := range v.b.Requests() {
+		if !strings.HasPrefix(url, origin+prefix+"/") && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "blob:") {
+			v.Errorf("the page asked for %s", url)
+		}
+	}
+}
