@@ -5,13 +5,10 @@ import (
 	"errors"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"runtime"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"kvlens/wasm/quant"
 )
@@ -243,47 +240,6 @@ type failing struct{ err error }
 
 func (f failing) ReadAt([]byte, int64) (int, error) { return 0, f.err }
 
-func TestOpenPathJoinsParts(t *testing.T) {
-	dir := t.TempDir()
-	data := allKinds()
-	write := func(name string, b []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, b, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	m := manifest(data, 100)
-	for i, p := range m.Parts {
-		write(p.Name, data[100*i:][:p.Size])
-	}
-	for _, path := range []string{write("whole.gguf", data), write("manifest.json", encode(m))} {
-		f, err := OpenPath(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := iotest.TestReader(io.NewSectionReader(f, 0, f.Size), data); err != nil || len(f.Tensors) != 3 {
-			t.Errorf("%s: %v", path, err)
-		}
-		if _, err := f.ReadAt(make([]byte, 1), -1); err == nil {
-			t.Error("read before the start")
-		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	write(m.Parts[1].Name, data[:99])
-	for _, path := range []string{
-		filepath.Join(dir, "manifest.json"), // a part of the wrong size
-		filepath.Join(dir, "missing.gguf"), filepath.Join(dir, "missing.json"),
-		write("bad.json", []byte("{}")), write("bad.gguf", []byte("GGUF")),
-	} {
-		if _, err := OpenPath(path); err == nil {
-			t.Errorf("%s opened", path)
-		}
-	}
-}
-
 func FuzzOpen(f *testing.F) {
 	f.Add(allKinds())
 	f.Add(header(3, 1, 1).put("general.alignment", uint32(4), uint32(8)).tensor("x", 0, 0, 1).data(8))
@@ -314,4 +270,30 @@ func FuzzOpen(f *testing.F) {
 			end = x.Off + x.Size
 		}
 	})
+}
+
+// The engine's memory never shrinks, so a vocabulary must not cost more than its text and its index.
+func TestVocabularyIsThrifty(t *testing.T) {
+	const n = 49_152
+	b := header(3, 0, 1).put("tokens", uint32(9), uint32(8), uint64(n))
+	for range n {
+		b.put("a token")
+	}
+	data := b.data(0)
+	spent := func(f func()) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		f()
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	var f *File
+	if used := spent(func() { f, _ = open(data) }); f == nil || used > 128<<10 {
+		t.Errorf("opening allocates %d bytes", used)
+	}
+	var list []string
+	used := spent(func() { list, _ = f.Meta.Strings("tokens") })
+	if len(list) != n || list[n-1] != "a token" || used > n*(7+16+8)+128<<10 {
+		t.Errorf("%d tokens allocate %d bytes", len(list), used)
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 )
@@ -35,30 +34,6 @@ func encode(m *Manifest) []byte {
 		panic(err)
 	}
 	return b
-}
-
-func TestBuiltInManifest(t *testing.T) {
-	const dir = "../../web/static/models/"
-	f, err := OpenPath(dir + "teach.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	text, err := os.ReadFile(dir + "teach.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := ReadManifest(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(dir + m.Parts[0].Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := sum(data); got != m.SHA256 {
-		t.Errorf("sha256 %s, the manifest says %s", got, m.SHA256)
-	}
 }
 
 func TestReadManifestRefuses(t *testing.T) {
