@@ -1,0 +1,76 @@
+package chat
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"kvlens/wasm/tokenizer"
+)
+
+const (
+	storyMark    = "{story}"
+	questionMark = "{question}"
+)
+
+// Story renders a story and a question about it by templates like "{story}\nQuestion: {question}\nAnswer:", one for each
+// language that the model knows.
+type Story struct {
+	t         *tokenizer.Tokenizer
+	templates map[string]string
+}
+
+// NewStory checks templates, keyed by language ("en", "zh"): each holds {story}, then {question}, once. Errors wrap
+// ErrTemplate.
+func NewStory(t *tokenizer.Tokenizer, templates map[string]string) (*Story, error) {
+	if len(templates) == 0 {
+		return nil, fmt.Errorf("chat: %w: there is none", ErrTemplate)
+	}
+	for _, lang := range slices.Sorted(maps.Keys(templates)) {
+		s := templates[lang]
+		if strings.Count(s, storyMark) != 1 || strings.Count(s, questionMark) != 1 ||
+			strings.Index(s, storyMark) > strings.Index(s, questionMark) {
+			return nil, fmt.Errorf("chat: %w: %q must hold %s, then %s, once", ErrTemplate, lang, storyMark, questionMark)
+		}
+	}
+	return &Story{t, maps.Clone(templates)}, nil
+}
+
+// First gives the tokens of a story and a question.
+func (s *Story) First(story, question string) []int32 {
+	text := strings.NewReplacer(storyMark, story, questionMark, question).Replace(s.template(story, question))
+	return append(begin(s.t), s.t.Encode(text)...)
+}
+
+// Later gives the tokens of another question about the story in the cache. last is the last token of the conversation so
+// far: if it ends the line, the template's line break is left out.
+func (s *Story) Later(question string, last int32) []int32 {
+	_, ask, _ := strings.Cut(s.template("", question), storyMark)
+	if bytes.HasSuffix(s.t.Piece(last), []byte("\n")) {
+		ask = strings.TrimPrefix(ask, "\n")
+	}
+	return s.t.Encode(strings.Replace(ask, questionMark, question, 1))
+}
+
+// template chooses by the language of the question, or of the story if there is no question. A language that the model
+// does not know gets the first template by name.
+func (s *Story) template(story, question string) string {
+	if strings.TrimSpace(question) == "" {
+		question = story
+	}
+	if t, ok := s.templates[Language(question)]; ok {
+		return t
+	}
+	return s.templates[slices.Min(slices.Collect(maps.Keys(s.templates)))]
+}
+
+// Language tells Chinese ("zh", any Chinese character) from English ("en", everything else).
+func Language(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) }) {
+		return "zh"
+	}
+	return "en"
+}
