@@ -1,0 +1,444 @@
+package llama_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"kvlens/cache"
+	"kvlens/wasm/llama"
+	"kvlens/wasm/ref"
+	"kvlens/wasm/sample"
+	"kvlens/wasm/step"
+	"kvlens/wasm/weights"
+	"kvlens/web/lab/golden"
+)
+
+// Where README.md of the vectors gives no tighter bound: |got−want| ≤ abs + 1e-4·|want|.
+const (
+	logitAbs = 2e-3
+	rel      = 1e-4
+	// clearMargin: above it greedy tokens must be equal in f32.
+	clearMargin = 1e-3
+)
+
+var ctx = context.Background()
+
+// loadPath loads a model for the reference backend, once for all tests.
+func loadPath(t testing.TB, path string) *llama.Model {
+	t.Helper()
+	loaded.Lock()
+	defer loaded.Unlock()
+	if m := loaded.models[path]; m != nil {
+		return m
+	}
+	f, err := weights.OpenPath(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	led := new(cache.Ledger)
+	m, err := llama.Load(ctx, f, ref.New(led), llama.Options{Ledger: led})
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded.models[path] = m
+	return m
+}
+
+var loaded = struct {
+	sync.Mutex
+	models map[string]*llama.Model
+}{models: map[string]*llama.Model{}}
+
+func smolLM2(t testing.TB) *llama.Model {
+	t.Helper()
+	path := os.Getenv("KVLENS_SMOLLM2")
+	if path == "" {
+		path = filepath.Join(golden.Root(t), "web/models/smollm2-135m-instruct/manifest.json")
+	}
+	if _, err := os.Stat(path); err != nil {
+		golden.Skip(t, "SmolLM2 is not there; make model fetches it")
+	}
+	return loadPath(t, path)
+}
+
+func tiny(t testing.TB) *llama.Model {
+	return loadPath(t, filepath.Join(golden.Dir(t), "tiny.gguf"))
+}
+
+func teach(t testing.TB) *llama.Model {
+	return loadPath(t, teachPath(t))
+}
+
+func teachPath(t testing.TB) string {
+	return filepath.Join(golden.Root(t), "web/static/models/teach-q8_0.gguf")
+}
+
+func session(t testing.TB, m *llama.Model, o llama.SessionOptions) *llama.Session {
+	t.Helper()
+	s, err := m.NewSession(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func prefill(t testing.TB, s *llama.Session, ids []int32) {
+	t.Helper()
+	if err := s.Prefill(ctx, ids, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// greedy generates up to n tokens, the stop id included.
+func greedy(t testing.TB, s *llama.Session, n int, stop int32) []int32 {
+	t.Helper()
+	var ids []int32
+	o := llama.GenerateOptions{Max: n, Sampler: sample.New(sample.Params{}), Stop: func(id int32) bool { return id == stop }}
+	_, err := s.Generate(ctx, o, func(tok llama.Token) error {
+		ids = append(ids, tok.ID)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// promptRun is what our model makes of a prompt of model.json.
+type promptRun struct {
+	logits []float32
+	hidden [][]float32 // of the last position: after the embedding, each block and the final norm
+	greedy []int32
+}
+
+var modelRuns = sync.OnceValue(func() map[string]*promptRun { return map[string]*promptRun{} })
+
+// runPrompt computes a prompt once for the tests that look at it.
+func runPrompt(t testing.TB, m *llama.Model, p *golden.Prompt, eos int32) *promptRun {
+	t.Helper()
+	if r := modelRuns()[p.Name]; r != nil {
+		return r
+	}
+	s := session(t, m, llama.SessionOptions{F32: true})
+	r := &promptRun{}
+	last := len(p.IDs) - 1
+	err := s.PrefillProbe(ctx, p.IDs, func(at *llama.At) error {
+		from := step.X
+		switch op := at.Op.(type) {
+		case step.Embed:
+		case step.Project:
+			if op.In != step.F {
+				return nil
+			}
+		case step.Norm:
+			from = step.N
+		default:
+			return nil
+		}
+		if at.To <= last {
+			return nil
+		}
+		row, err := at.Row(from, last)
+		r.hidden = append(r.hidden, row)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.logits = append(r.logits, s.Logits()...)
+	r.greedy = greedy(t, s, len(p.Greedy.IDs), eos)
+	modelRuns()[p.Name] = r
+	return r
+}
+
+func TestGoldenModelLogits(t *testing.T) {
+	m := smolLM2(t)
+	count := golden.Count(t)
+	g := golden.SmolLM2Model(t)
+	for _, p := range g.Prompts {
+		got := runPrompt(t, m, &p, g.EOS).logits
+		want := make([]float64, 0, 96)
+		pick := make([]float32, 0, 96)
+		for _, x := range p.Logits.Top32 {
+			pick, want = append(pick, got[x.ID]), append(want, x.Logit)
+		}
+		for i, id := range g.At64 {
+			pick, want = append(pick, got[id]), append(want, p.Logits.At64[i])
+		}
+		golden.Close(t, p.Name, pick, want, logitAbs, rel)
+		var sum, sumExp float64
+		for _, x := range got {
+			sum += float64(x)
+			sumExp += math.Exp(float64(x))
+		}
+		all := []float64{sum / float64(len(got)), math.Log(sumExp)}
+		golden.Close(t, p.Name+" mean, logsumexp", all, []float64{p.Logits.Mean, p.Logits.LogSumExp}, logitAbs, rel)
+		count.Case(1)
+	}
+}
+
+func TestGoldenHidden(t *testing.T) {
+	m := smolLM2(t)
+	count := golden.Count(t)
+	g := golden.SmolLM2Model(t)
+	for _, p := range g.Prompts {
+		hidden := runPrompt(t, m, &p, g.EOS).hidden
+		if len(hidden) != len(p.Hidden) {
+			t.Fatalf("%s: %d states, want %d", p.Name, len(hidden), len(p.Hidden))
+		}
+		for i, want := range p.Hidden {
+			what := p.Name + " after " + want.After
+			golden.Close(t, what, []float64{rms(hidden[i])}, []float64{want.RMS}, 0, 1e-4)
+			golden.Close(t, what, hidden[i][:8], want.First8, 2e-3, rel)
+			count.Case(1)
+		}
+	}
+}
+
+func TestGoldenGreedy(t *testing.T) {
+	m := smolLM2(t)
+	count := golden.Count(t)
+	g := golden.SmolLM2Model(t)
+	for _, p := range g.Prompts {
+		got := runPrompt(t, m, &p, g.EOS).greedy
+		golden.Greedy(t, count, p.Name, got, p.Greedy.IDs, p.Greedy.Margin, clearMargin)
+	}
+}
+
+func TestGoldenNLL(t *testing.T) {
+	m := smolLM2(t)
+	count := golden.Count(t)
+	g := golden.SmolLM2NLL(t)
+	s := session(t, m, llama.SessionOptions{F32: true})
+	var nll []float64
+	var mean float64
+	err := s.Score(ctx, g.IDs, func(i int, logits []float32) error {
+		if i+1 < len(g.IDs) {
+			nll = append(nll, -logProb(logits, g.IDs[i+1]))
+			mean += nll[i] / float64(len(g.IDs)-1)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Close(t, "nll", nll, g.NLL, 2e-3, rel)
+	golden.Close(t, "mean", []float64{mean}, []float64{g.Mean}, 1e-4, 0)
+	count.Case(len(nll))
+}
+
+func TestGoldenAttention(t *testing.T) {
+	m := smolLM2(t)
+	count := golden.Count(t)
+	g := golden.SmolLM2Attention(t)
+	last := len(g.IDs) - 1
+	s := session(t, m, llama.SessionOptions{F32: true})
+	layers := attentionRun(t, s, g.IDs)
+	for layer, want := range g.Rows {
+		for h := range want {
+			golden.Close(t, "row", layers[layer].rows[h], want[h], 1e-5, rel)
+			count.Case(1)
+		}
+	}
+	for layer, want := range g.Vectors {
+		got := layers[layer]
+		vector := func(what string, got []float32, want []float64) {
+			t.Helper()
+			golden.Close(t, what, got, want, 1e-3, rel)
+			count.Case(1)
+		}
+		dim := len(want.QPreRoPEHead0)
+		head := func(x []float32, h int) []float32 { return x[h*dim : (h+1)*dim] }
+		vector("q before RoPE", halves(rotate(head(got.q, 0), -last, m.Config().RopeBase)), want.QPreRoPEHead0)
+		for h := range want.Q {
+			vector("q", halves(head(got.q, h)), want.Q[h])
+		}
+		for h := range want.K {
+			vector("k", halves(head(got.k, h)), want.K[h])
+			vector("v", head(got.v, h), want.V[h])
+		}
+		vector("context", got.a[:16], want.Context16)
+		vector("attention out", sub(got.afterAttn, got.before)[:16], want.AttnOut16)
+		vector("mlp out", sub(got.afterMLP, got.afterAttn)[:16], want.MLPOut16)
+	}
+}
+
+// layerRun is what one layer did at the last position.
+type layerRun struct {
+	rows                                    [][]float32
+	q, k, v, a, before, afterAttn, afterMLP []float32
+}
+
+func attentionRun(t *testing.T, s *llama.Session, ids []int32) map[int]*layerRun {
+	t.Helper()
+	last := len(ids) - 1
+	layers := map[int]*layerRun{}
+	err := s.PrefillProbe(ctx, ids, func(at *llama.At) (err error) {
+		if at.To <= last {
+			return nil
+		}
+		row := func(n step.Name) (x []float32) {
+			if err == nil {
+				x, err = at.Row(n, last)
+			}
+			return x
+		}
+		l := layers[at.Layer]
+		switch op := at.Op.(type) {
+		case step.QKV:
+			l = &layerRun{q: row(step.Q), k: row(step.K), v: row(step.V), before: row(step.X)}
+			layers[at.Layer] = l
+		case step.Attend:
+			l.a = row(step.A)
+		case step.Project:
+			if op.In == step.A {
+				l.afterAttn = row(step.X)
+			} else {
+				l.afterMLP = row(step.X)
+			}
+		case step.Store:
+			if err == nil {
+				l.rows, err = at.Attention(last)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return layers
+}
+
+// halves reorders a head from pairs (2c, 2c+1) to pairs (c, c+dim/2), as the reference writes queries and keys.
+func halves(x []float32) []float32 {
+	out := make([]float32, len(x))
+	for c := range len(x) / 2 {
+		out[c], out[c+len(x)/2] = x[2*c], x[2*c+1]
+	}
+	return out
+}
+
+// rotate is RoPE on pairs (2c, 2c+1).
+func rotate(x []float32, pos int, base float64) []float32 {
+	out := make([]float32, len(x))
+	for c := range len(x) / 2 {
+		sin, cos := math.Sincos(float64(pos) * math.Pow(base, -2*float64(c)/float64(len(x))))
+		a, b := float64(x[2*c]), float64(x[2*c+1])
+		out[2*c], out[2*c+1] = float32(a*cos-b*sin), float32(a*sin+b*cos)
+	}
+	return out
+}
+
+func sub(a, b []float32) []float32 {
+	out := make([]float32, len(a))
+	for i := range a {
+		out[i] = a[i] - b[i]
+	}
+	return out
+}
+
+func TestGoldenTiny(t *testing.T) {
+	m := tiny(t)
+	count := golden.Count(t)
+	for _, g := range golden.Tiny(t) {
+		s := session(t, m, llama.SessionOptions{F32: true, Tokens: len(g.IDs) + len(g.Tokens)})
+		prefill(t, s, g.IDs)
+		golden.Close(t, "prefill", s.Logits(), g.Prefill, logitAbs, rel)
+		for i, want := range [][]float64{g.Step1, g.Step2} {
+			if err := s.Decode(ctx, g.Tokens[i]); err != nil {
+				t.Fatal(err)
+			}
+			golden.Close(t, "step", s.Logits(), want, logitAbs, rel)
+			count.Case(1)
+		}
+		s.Reset()
+		prefill(t, s, g.IDs)
+		got := greedy(t, s, len(g.Tokens), -1)
+		golden.Greedy(t, count, "tokens", got, g.Tokens, g.Margin, clearMargin)
+	}
+}
+
+func TestGoldenTeach(t *testing.T) {
+	m := teach(t)
+	count := golden.Count(t)
+	prompts, hash := golden.Teach(t)
+	if raw, err := os.ReadFile(teachPath(t)); err != nil || fmt.Sprintf("%x", sha256.Sum256(raw)) != hash {
+		t.Fatalf("the vectors are of another model file (%v)", err)
+	}
+	count.Case(1)
+	cfg := m.Config()
+	for _, p := range prompts {
+		s := session(t, m, llama.SessionOptions{F32: true})
+		last := len(p.IDs) - 1
+		hidden := make([]float64, 0, cfg.Layers+1)
+		err := s.PrefillProbe(ctx, p.IDs, func(at *llama.At) error {
+			from := step.X
+			switch op := at.Op.(type) {
+			case step.Embed:
+			case step.Store:
+				if at.To <= last {
+					return nil
+				}
+				rows, err := at.Attention(last)
+				if err != nil {
+					return err
+				}
+				for h, want := range p.Attention[at.Layer] {
+					golden.Close(t, p.Name+" attention", rows[h], want, 1e-4, rel)
+				}
+				count.Case(1)
+				return nil
+			case step.Norm:
+				from = step.N
+			case step.Project:
+				if op.In != step.F || at.Layer == cfg.Layers-1 {
+					return nil // the reference's last state is after the final norm
+				}
+			default:
+				return nil
+			}
+			if at.To <= last {
+				return nil
+			}
+			row, err := at.Row(from, last)
+			hidden = append(hidden, rms(row))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Close(t, p.Name+" hidden rms", hidden, p.HiddenRMS, 0, 1e-4)
+		golden.Close(t, p.Name+" logits", s.Logits(), p.Logits, logitAbs, rel)
+		count.Case(2)
+		golden.Greedy(t, count, p.Name, greedy(t, s, len(p.Greedy), -1), p.Greedy, p.Margin, clearMargin)
+	}
+}
+
+func rms(x []float32) float64 {
+	var sum float64
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	return math.Sqrt(sum / float64(len(x)))
+}
+
+// logProb is the natural logarithm of the softmax at id.
+func logProb(logits []float32, id int32) float64 {
+	most := math.Inf(-1)
+	for _, x := range logits {
+		most = max(most, float64(x))
+	}
+	var sum float64
+	for _, x := range logits {
+		sum += math.Exp(float64(x) - most)
+	}
+	return float64(logits[id]) - most - math.Log(sum)
+}

@@ -1,0 +1,134 @@
+package llama
+
+import (
+	"context"
+
+	"kvlens/wasm/quant"
+	"kvlens/wasm/step"
+)
+
+// Prefill adds tokens (and the pending one before them) to the cache and computes the logits after the last. It goes
+// layer by layer, each layer in pieces of some rows, and stores a layer's keys and values before the next layer begins,
+// so that full-precision keys and values exist for one layer only. progress gets tokens × layers and may be nil.
+//
+// If it fails or ctx is cancelled, the session is as if it had never been called. A prompt that does not fit gives a
+// *cache.FullError.
+func (s *Session) Prefill(ctx context.Context, ids []int32, progress func(done, total int)) error {
+	return s.prefill(ctx, ids, progress, nil, nil)
+}
+
+// Score is Prefill with the logits of every token: row gets them in order, in a slice that is reused.
+func (s *Session) Score(ctx context.Context, ids []int32, row func(i int, logits []float32) error) error {
+	return s.prefill(ctx, ids, nil, row, nil)
+}
+
+// scoreRows is how many rows of logits Score computes at a time.
+const scoreRows = 8
+
+func (s *Session) prefill(ctx context.Context, ids []int32, progress func(done, total int), row func(int, []float32) error, probe Probe) error {
+	if progress == nil {
+		progress = func(done, total int) {}
+	}
+	all := append(append([]int32(nil), s.pending...), ids...)
+	skip := len(s.pending)
+	err := s.turn("prefill", all, func() error {
+		m, n := s.m, len(all)
+		logitRows := 1
+		if row != nil {
+			logitRows = min(n, scoreRows)
+		}
+		if err := m.exec.Grow(n, logitRows); err != nil {
+			return err
+		}
+		r := runner{s: s, ctx: ctx, args: s.args(all), probe: probe}
+		total := n * m.cfg.Layers
+		if err := r.embed(); err != nil {
+			return err
+		}
+		for layer := range m.cfg.Layers {
+			if err := r.layer(layer, func(rows int) { progress(layer*n+rows, total) }); err != nil {
+				return err
+			}
+		}
+		if row != nil {
+			if err := r.score(skip, row); err != nil {
+				return err
+			}
+		}
+		r.args.From, r.args.To = n-1, n
+		return r.logits()
+	})
+	if err == nil {
+		s.pending = nil
+	}
+	return err
+}
+
+// chunks calls f for one range of rows after the other.
+func (r *runner) chunks(f func() error) error {
+	n := len(r.args.IDs)
+	for from := 0; from < n; from = r.args.To {
+		r.args.From, r.args.To = from, min(n, from+r.s.m.pace.rows)
+		if err := f(); err != nil {
+			return err
+		}
+		r.s.m.pace.adapt(r.args.To - from)
+	}
+	return nil
+}
+
+func (r *runner) embed() error {
+	return r.chunks(func() error { return r.run(-1, 0) })
+}
+
+// layer runs one layer over all rows. A row attends to the stored tokens and to the rows before it, so all but the
+// store can run chunk by chunk.
+func (r *runner) layer(layer int, progress func(rows int)) error {
+	first := layerOp(layer)
+	err := r.chunks(func() error {
+		for op := range opsPerLayer {
+			if op == opStore {
+				continue
+			}
+			if err := r.run(layer, first+op); err != nil {
+				return err
+			}
+		}
+		progress(r.args.To)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.take(layer, len(r.args.IDs)); err != nil {
+		return err
+	}
+	err = r.chunks(func() error { return r.run(layer, first+opStore) })
+	r.args.Slots = nil
+	return err
+}
+
+// score computes the logits of all rows from skip on.
+func (r *runner) score(skip int, row func(int, []float32) error) error {
+	m, n := r.s.m, len(r.args.IDs)
+	logits := make([]float32, m.cfg.Vocab)
+	r.args.Logits = step.AllRows
+	for from := skip; from < n; from = r.args.To {
+		r.args.From, r.args.To = from, min(n, from+min(scoreRows, m.pace.max))
+		for op := layerOp(m.cfg.Layers); op < len(m.prog.Ops); op++ {
+			if err := r.run(m.cfg.Layers, op); err != nil {
+				return err
+			}
+		}
+		for i := from; i < r.args.To; i++ {
+			off := int64(i-from) * int64(len(logits)) * 4
+			if err := m.backend.Read(m.exec.Scratch(step.Logits), off, quant.Bytes(logits)); err != nil {
+				return err
+			}
+			if err := row(i-skip, logits); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
