@@ -1,0 +1,148 @@
+package cpu
+
+import (
+	"kvlens/cache"
+	"kvlens/wasm/quant"
+	"kvlens/wasm/ref"
+	"kvlens/wasm/simd"
+	"kvlens/wasm/step"
+)
+
+func newBackend(led *cache.Ledger, o Options) step.Backend {
+	if !simd.Available() {
+		return withoutSIMD(led, "no SIMD")
+	}
+	detail := "SIMD, 8-bit activations"
+	if o.Float {
+		detail = "SIMD, float activations"
+	}
+	l := &loops{Loops: ref.Float32Loops(), float: o.Float, led: led}
+	return &backend{ref.NewWith(led, l, step.Info{Name: "cpu", Detail: detail}), l}
+}
+
+// backend gives the loops' scratch back when it closes.
+type backend struct {
+	*ref.Backend
+	loops *loops
+}
+
+func (b *backend) Close() error {
+	b.loops.release()
+	return b.Backend.Close()
+}
+
+// loops are ref's loops with the costly ones replaced. They are used from one goroutine: Go has one thread here.
+type loops struct {
+	ref.Loops
+	float bool
+	led   *cache.Ledger
+
+	acts    simd.Activations
+	scratch []float32 // of a product
+	counted int64     // bytes of acts and scratch that are in the ledger
+}
+
+func (l *loops) RMSNorm(dst, x, w []float32, eps float32) { simd.RMSNorm(dst, x, w, eps) }
+
+func (l *loops) SiLUMul(gate, up []float32) { simd.SiLUMul(gate, up) }
+
+// MatMul multiplies in integers where weights and activations are, else in float32 on unpacked weights.
+func (l *loops) MatMul(dst []float32, stride int, w *quant.Matrix, from, to int, x []float32, n int, add bool) {
+	if n == 0 || from == to {
+		return
+	}
+	if l.float || w.Layout < quant.Layout4 {
+		l.matMulFloat(dst, stride, w, from, to, x, n, add)
+		return
+	}
+	l.room(simd.ScratchFor(w.Cols))
+	l.acts.Quantize(x, n, w.Cols)
+	l.count()
+	codes, scales := planes(w, from, to)
+	if w.Layout == quant.Layout4 {
+		simd.MatMul4(dst, stride, codes, quant.Uint32s(scales), &l.acts, add, l.scratch)
+	} else {
+		simd.MatMul8(dst, stride, codes, quant.Uint16s(scales), &l.acts, add, l.scratch)
+	}
+}
+
+// tileFloats is about how many weights are unpacked at a time: they should stay in the nearest cache.
+const tileFloats = 4096
+
+func (l *loops) matMulFloat(dst []float32, stride int, w *quant.Matrix, from, to int, x []float32, n int, add bool) {
+	rows := to - from
+	if w.Layout != quant.LayoutF32 {
+		rows = min(rows, max(4, tileFloats/w.Cols&^3))
+		l.room(rows * w.Cols)
+		l.count()
+	}
+	for r := from; r < to; r += rows {
+		z := min(r+rows, to)
+		simd.MatMul(dst[r-from:], stride, l.unpack(w, r, z), z-r, w.Cols, x, n, add)
+	}
+}
+
+// unpack gives rows [from, to) as floats; l.scratch has room for them.
+func (l *loops) unpack(w *quant.Matrix, from, to int) []float32 {
+	codes, scales := planes(w, from, to)
+	switch w.Layout {
+	case quant.LayoutF32:
+		return quant.Float32s(codes)
+	case quant.LayoutF16:
+		simd.Halves(l.scratch, quant.Uint16s(codes))
+	case quant.Layout4:
+		simd.Weights4(l.scratch, codes, quant.Uint32s(scales))
+	default:
+		simd.Weights8(l.scratch, codes, quant.Uint16s(scales))
+	}
+	return l.scratch
+}
+
+// planes are the codes and scales of rows [from, to).
+func planes(w *quant.Matrix, from, to int) (codes, scales []byte) {
+	code, scale := w.Layout.CodeBytes(w.Cols), w.Layout.ScaleBytes(w.Cols)
+	off, _ := w.Layout.Planes(w.Rows, w.Cols)
+	return w.Data[from*code : to*code], w.Data[int(off)+from*scale : int(off)+to*scale]
+}
+
+// Attend is in the module but for head sizes that do not fill its vectors.
+func (l *loops) Attend(a *ref.Attention) {
+	if a.Dim%8 != 0 {
+		l.Loops.Attend(a)
+		return
+	}
+	q := simd.Queries{
+		Q: a.Q, Out: a.Out, Rows: a.Rows, Heads: a.Heads, Stride: a.Stride, Dim: a.Dim, Scale: a.Scale, Work: a.Work,
+	}
+	p := simd.Pages{
+		Arena: a.Arena, Keys: a.List.Keys, Values: a.List.Values, Positions: a.List.Positions,
+		KeyLanes: a.Geo.PageK, ValueLanes: a.Geo.PageV,
+		KeyHalf: a.Geo.Key == cache.F16, ValueHalf: a.Geo.Value == cache.F16, Slots: a.List.Slots,
+	}
+	simd.Attend(&q, &p, &simd.Rows{K: a.NewK, V: a.NewV, Stride: a.NewStride, First: a.First})
+}
+
+// Work is the scratch of either attention.
+func (l *loops) Work(s *step.Shape) int {
+	return max(l.Loops.Work(s), simd.WorkFor(ref.AttendRows, s.Heads/s.KVHeads, s.HeadDim))
+}
+
+// room makes scratch for n floats. It grows to the largest need and stays.
+func (l *loops) room(n int) {
+	if len(l.scratch) < n {
+		l.scratch = make([]float32, n)
+	}
+}
+
+// count enters what the scratch has grown by.
+func (l *loops) count() {
+	if now := l.acts.Bytes() + int64(4*len(l.scratch)); now != l.counted {
+		l.led.Add(cache.Scratch, now-l.counted, now-l.counted)
+		l.counted = now
+	}
+}
+
+func (l *loops) release() {
+	l.acts, l.scratch = simd.Activations{}, nil
+	l.count()
+}

@@ -1,0 +1,62 @@
+package simd
+
+// The module's functions, with the parameters of the C sources.
+
+//go:wasmimport simd available
+//go:noescape
+func available() int32
+
+//go:wasmimport simd quantize
+//go:noescape
+func quantize(x *float32, rows, groups int32, code *int16, scale, sum *float32)
+
+//go:wasmimport simd matmul4
+//go:noescape
+func matmul4(code *uint8, scales *uint32, rows, groups int32, a *int16, scale, sum *float32, count int32, out *float32, stride, add int32, scratch *float32)
+
+//go:wasmimport simd matmul8
+//go:noescape
+func matmul8(code *uint8, scales *uint16, rows, groups int32, a *int16, scale, sum *float32, count int32, out *float32, stride, add int32, scratch *float32)
+
+//go:wasmimport simd halves
+//go:noescape
+func halves(h *uint16, n int32, out *float32)
+
+//go:wasmimport simd weights4
+//go:noescape
+func weights4(code *uint8, scales *uint32, count int32, out *float32)
+
+//go:wasmimport simd weights8
+//go:noescape
+func weights8(code *uint8, scales *uint16, count int32, out *float32)
+
+//go:wasmimport simd matmulf
+//go:noescape
+func matmulf(w *float32, rows, cols int32, x *float32, count int32, out *float32, stride, add int32)
+
+//go:wasmimport simd rmsnorm
+//go:noescape
+func rmsnorm(out, x, w *float32, n int32, eps float32)
+
+//go:wasmimport simd silumul
+//go:noescape
+func silumul(gate, up *float32, n int32)
+
+//go:wasmimport simd attend_start
+//go:noescape
+func attendStart(out, state *float32, rows, heads, stride, dim int32)
+
+//go:wasmimport simd attend_pages
+//go:noescape
+func attendPages(q, out, state *float32, rows, heads, stride, dim int32, scale float32,
+	arena *uint8, keys *uint32, keyLanes, keyHalf int32, values *uint32, valueLanes, valueHalf int32,
+	positions *uint32, slots int32, work *float32)
+
+//go:wasmimport simd attend_rows
+//go:noescape
+func attendRows(q, out, state *float32, rows, heads, stride, dim int32, scale float32,
+	k, v *float32, kvStride, n, first int32, work *float32)
+
+//go:wasmimport simd attend_end
+//go:noescape
+func attendEnd(out, state *float32, rows, heads, stride, dim int32)

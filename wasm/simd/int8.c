@@ -1,0 +1,159 @@
+// Products of packed 4- and 8-bit matrices with activations that are quantised to int8 per group of 32.
+#include "kernels.h"
+#include "unpack.h"
+
+// quantize turns rows of groups·32 activations into codes (int8 range, kept as int16 so that the products need not
+// widen them), scales and sums: x ≈ code·scale, and sum = scale·Σcode. Rows of scales and sums are padded(groups)
+// long, padded with zeros.
+EXPORT(quantize)(const float *x, int rows, int groups, int16_t *code, float *scale, float *sum) {
+  for (int t = 0; t < rows; t++) {
+    for (int g = 0; g < groups; g++, x += group, code += group) {
+      v128_t v[8];
+      v128_t top = wasm_f32x4_splat(0);
+      UNROLL for (int i = 0; i < 8; i++) {
+        v[i] = wasm_v128_load(x + 4 * i);
+        top = wasm_f32x4_max(top, wasm_f32x4_abs(v[i]));
+      }
+      top = wasm_f32x4_max(top, wasm_i32x4_shuffle(top, top, 2, 3, 0, 1));
+      top = wasm_f32x4_max(top, wasm_i32x4_shuffle(top, top, 1, 0, 3, 2));
+      float most = wasm_f32x4_extract_lane(top, 0);
+      float inverse = most == 0 ? 0 : 127 / most;
+      v128_t inv = wasm_f32x4_splat(inverse);
+      v128_t total = wasm_i32x4_splat(0);
+      UNROLL for (int i = 0; i < 4; i++) {
+        v128_t a = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(wasm_f32x4_mul(v[2 * i], inv)));
+        v128_t b = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest(wasm_f32x4_mul(v[2 * i + 1], inv)));
+        total = wasm_i32x4_add(total, wasm_i32x4_add(a, b));
+        wasm_v128_store(code + 8 * i, wasm_i16x8_narrow_i32x4(a, b));
+      }
+      scale[g] = most / 127;
+      sum[g] = most / 127 * sum4(wasm_f32x4_convert_i32x4(total));
+    }
+    for (int g = groups; g < padded(groups); g++) scale[g] = sum[g] = 0;
+    scale += padded(groups);
+    sum += padded(groups);
+  }
+}
+
+// Wide is 32 weights as int16.
+typedef struct {
+  v128_t v[4];
+} wide;
+
+INLINE wide widen4(const uint8_t *code) {
+  v128_t c = wasm_v128_load(code);
+  v128_t lo = wasm_v128_and(c, wasm_i8x16_splat(15));
+  v128_t hi = wasm_u8x16_shr(c, 4);
+  return (wide){{wasm_u16x8_extend_low_u8x16(lo), wasm_u16x8_extend_high_u8x16(lo), wasm_u16x8_extend_low_u8x16(hi),
+                 wasm_u16x8_extend_high_u8x16(hi)}};
+}
+
+INLINE wide widen8(const uint8_t *code) {
+  return (wide){{wasm_i16x8_load8x8(code), wasm_i16x8_load8x8(code + 8), wasm_i16x8_load8x8(code + 16),
+                 wasm_i16x8_load8x8(code + 24)}};
+}
+
+INLINE wide widen(int bits, const uint8_t *code) { return bits == 4 ? widen4(code) : widen8(code); }
+
+// products is the sum of the group's 32 products in four parts.
+INLINE v128_t products(wide w, const int16_t *a) {
+  v128_t s = wasm_i32x4_dot_i16x8(w.v[0], wasm_v128_load(a));
+  s = wasm_i32x4_add(s, wasm_i32x4_dot_i16x8(w.v[1], wasm_v128_load(a + 8)));
+  s = wasm_i32x4_add(s, wasm_i32x4_dot_i16x8(w.v[2], wasm_v128_load(a + 16)));
+  return wasm_i32x4_add(s, wasm_i32x4_dot_i16x8(w.v[3], wasm_v128_load(a + 24)));
+}
+
+// rows4 is four weight rows times one token: the activations are loaded once for all four.
+INLINE v128_t rows4(int bits, const uint8_t *code, int groups, const float *scales, const int16_t *a, const float *as,
+                    const float *sums_) {
+  const int row = groups * bits * group / 8, n = padded(groups), step = bits * group / 8;
+  v128_t acc[4];
+  UNROLL for (int r = 0; r < 4; r++) acc[r] = wasm_f32x4_splat(0);
+  for (int g = 0; g < groups; g++) {
+    v128_t s = splat(as + g);
+    UNROLL for (int r = 0; r < 4; r++) {
+      v128_t p = products(widen(bits, code + r * row + g * step), a + g * group);
+      acc[r] = wasm_f32x4_add(
+          acc[r], wasm_f32x4_mul(wasm_f32x4_convert_i32x4(p), wasm_f32x4_mul(s, splat(scales + 2 * r * n + g))));
+    }
+  }
+  if (bits == 4) {
+    for (int g = 0; g < groups; g += 4) {
+      v128_t s = wasm_v128_load(sums_ + g);
+      UNROLL for (int r = 0; r < 4; r++) acc[r] =
+          wasm_f32x4_add(acc[r], wasm_f32x4_mul(s, wasm_v128_load(scales + (2 * r + 1) * n + g)));
+    }
+  }
+  return sums(acc[0], acc[1], acc[2], acc[3]);
+}
+
+// tokens is one weight row times count tokens: the weights are widened once for all of them.
+INLINE void tokens(int bits, int count, const uint8_t *code, int groups, const float *scale, const int16_t *a,
+                   const float *as, const float *sums_, float *out, int stride, int add) {
+  const int n = padded(groups), step = bits * group / 8, cols = groups * group;
+  v128_t acc[8];
+  UNROLL for (int t = 0; t < count; t++) acc[t] = wasm_f32x4_splat(0);
+  for (int g = 0; g < groups; g++) {
+    wide w = widen(bits, code + g * step);
+    v128_t s = splat(scale + g);
+    UNROLL for (int t = 0; t < count; t++) {
+      v128_t p = products(w, a + t * cols + g * group);
+      acc[t] = wasm_f32x4_add(acc[t],
+                              wasm_f32x4_mul(wasm_f32x4_convert_i32x4(p), wasm_f32x4_mul(s, splat(as + t * n + g))));
+    }
+  }
+  if (bits == 4) {
+    for (int g = 0; g < groups; g += 4) {
+      v128_t m = wasm_v128_load(scale + n + g);
+      UNROLL for (int t = 0; t < count; t++) acc[t] =
+          wasm_f32x4_add(acc[t], wasm_f32x4_mul(m, wasm_v128_load(sums_ + t * n + g)));
+    }
+  }
+  UNROLL for (int t = 0; t < count; t++) put(out + t * stride, sum4(acc[t]), add);
+}
+
+// matmul is out[t·stride + r] = W[r]·a[t], or += if add is set. scratch holds 8·padded(groups) floats.
+INLINE void matmul(int bits, const uint8_t *code, const void *packed, int rows, int groups, const int16_t *a,
+                   const float *as, const float *sums_, int count, float *out, int stride, int add, float *scratch) {
+  const int row = groups * bits * group / 8, n = padded(groups), cols = groups * group;
+  const uint32_t *packed4 = packed;
+  const uint16_t *packed8 = packed;
+  int r = 0;
+  for (; r < rows; r += 4) {
+    const int have = rows - r < 4 ? rows - r : 4;
+    for (int i = 0; i < have; i++) {
+      if (bits == 4)
+        unpack4(packed4 + (r + i) * groups, groups, scratch + 2 * i * n, scratch + (2 * i + 1) * n);
+      else
+        unpack8(packed8 + (r + i) * groups, groups, scratch + 2 * i * n);
+    }
+    const uint8_t *c = code + r * row;
+    int t = 0;
+    for (; t + 8 <= count; t += 8)
+      for (int i = 0; i < have; i++)
+        tokens(bits, 8, c + i * row, groups, scratch + 2 * i * n, a + t * cols, as + t * n, sums_ + t * n,
+               out + t * stride + r + i, stride, add);
+    for (; t + 4 <= count; t += 4)
+      for (int i = 0; i < have; i++)
+        tokens(bits, 4, c + i * row, groups, scratch + 2 * i * n, a + t * cols, as + t * n, sums_ + t * n,
+               out + t * stride + r + i, stride, add);
+    for (; t < count; t++) {
+      if (have == 4)
+        put4(out + t * stride + r, rows4(bits, c, groups, scratch, a + t * cols, as + t * n, sums_ + t * n), add);
+      else
+        for (int i = 0; i < have; i++)
+          tokens(bits, 1, c + i * row, groups, scratch + 2 * i * n, a + t * cols, as + t * n, sums_ + t * n,
+                 out + t * stride + r + i, stride, add);
+    }
+  }
+}
+
+EXPORT(matmul4)(const uint8_t *code, const void *packed, int rows, int groups, const int16_t *a, const float *as,
+                const float *sum, int count, float *out, int stride, int add, float *scratch) {
+  matmul(4, code, packed, rows, groups, a, as, sum, count, out, stride, add, scratch);
+}
+
+EXPORT(matmul8)(const uint8_t *code, const void *packed, int rows, int groups, const int16_t *a, const float *as,
+                const float *sum, int count, float *out, int stride, int add, float *scratch) {
+  matmul(8, code, packed, rows, groups, a, as, sum, count, out, stride, add, scratch);
+}
