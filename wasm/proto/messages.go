@@ -60,6 +60,15 @@ type (
 	DeleteModel struct{ Manifest string }
 )
 
+// The reasons of Opened.BackendWhy: codes that the page words.
+const (
+	WhyAsked     = "asked"      // the reader asked for this backend
+	WhyNoWebGPU  = "no-webgpu"  // the browser has no WebGPU
+	WhyNoAdapter = "no-adapter" // it has, but no graphics adapter behind it
+	WhySoftware  = "software"   // the adapter is a program, slower than the CPU path
+	WhyNotYet    = "not-yet"    // this build has no GPU path
+)
+
 // PromptMode says how text becomes a prompt.
 type PromptMode uint8
 
@@ -85,11 +94,12 @@ type (
 		Params, FileBytes                     uint64
 		TokenBytes                            uint32 // KV bytes of one token over all lists, by the page format
 		Modes                                 []uint8
-		Backend, BackendDetail, BackendWhy    string // why: a code of the text catalogue
+		Backend, BackendDetail, BackendWhy    string // why: one of the Why codes
 		OPFS                                  bool   // the model is kept for the next visit
 		State                                 State
 	}
-	// Prompt is the tokens of the turn's prompt, in display pieces (byte fragments merged into characters).
+	// Prompt is the tokens of the turn's prompt, in display pieces (byte fragments merged into characters). The last token
+	// of the turn before, which its Steps brought, is not among them.
 	Prompt struct {
 		First    uint32   // position of the first token
 		IDs      []uint32 // one per token
