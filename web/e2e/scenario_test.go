@@ -1,0 +1,282 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"kvlens/app/stories"
+)
+
+const smolBytes = 98_362_432 // SmolLM2-135M-Instruct.Q4_1.gguf
+
+// Words of the chat scenarios. The first question is a long answer's, the second is about what was said before.
+var chat = map[string]struct{ first, second, long string }{
+	"en": {
+		"Tell me about the ocean.", "Why is that so?",
+		strings.Repeat("The river runs past the mill and the old bridge. ", 12) + "What runs past the mill?",
+	},
+	"zh": {
+		"请介绍一下海洋。", "为什么？",
+		strings.Repeat("小河流过磨坊和老桥。", 16) + "什么流过磨坊？",
+	},
+}
+
+// TestVisit is the way of a visitor from the first visit to an offline one, in both languages, on a desktop and a phone.
+func TestVisit(t *testing.T) {
+	needBrowser(t)
+	for _, lang := range []string{"en", "zh"} {
+		for _, size := range [][2]int{{1440, 900}, {390, 844}} {
+			t.Run(fmt.Sprintf("%s-%d", lang, size[0]), func(t *testing.T) {
+				v := open(t, startHost(t), lang, size[0], size[1], "")
+				answer := v.builtIn()
+				v.download()
+				v.stop()
+				v.turns()
+				v.memory()
+				v.kill()
+				v.offline(answer)
+				v.clean()
+			})
+		}
+	}
+}
+
+// builtIn asks the built-in model about its story and returns the answer.
+func (v *visit) builtIn() string {
+	v.Helper()
+	s := v.wait("the built-in model", time.Minute, `s.phase === "idle" && s.opened`)
+	if s.Lang != v.lang || s.Mode != "story" || s.Backend != "cpu" {
+		v.Errorf("language %s, mode %s, backend %s; want %s, story, cpu", s.Lang, s.Mode, s.Backend, v.lang)
+	}
+	v.shot("first")
+	answer := v.ask("run")
+	story := stories.All(v.lang)[0]
+	if want := story.Asks[0].Answer; !strings.Contains(answer, want) {
+		v.Errorf("the built-in model answered %q to %q, want %q in it", answer, story.Asks[0].Question, want)
+	}
+	if reason := last(v.state()).Reason; reason != "stop-text" {
+		v.Errorf("the answer ended with %q, want its stop string", reason)
+	}
+	v.shot("answer")
+	return answer
+}
+
+type turn = struct {
+	Asked, Text, Reason     string
+	Pieces, Tokens          int
+	Ended, Failed           bool
+	PrefillRate, DecodeRate float64
+}
+
+func last(s state) turn {
+	if len(s.Turns) == 0 {
+		return turn{}
+	}
+	return s.Turns[len(s.Turns)-1]
+}
+
+// ask presses a control that starts a turn, waits for its end and returns the answer.
+func (v *visit) ask(control string) string {
+	v.Helper()
+	before := len(v.state().Turns)
+	v.click(control)
+	s := v.wait("the answer", 2*time.Minute, fmt.Sprintf(`s.phase === "idle" && s.turns.length > %d && s.turns.at(-1).ended`, before))
+	return last(s).Text
+}
+
+// download fetches SmolLM2 over a connection that breaks at 60 % and, after a reload, delivers one part broken.
+func (v *visit) download() {
+	v.Helper()
+	v.expected = append(v.expected, ".bin", "net::ERR_")
+	v.host.set(func(h *host) { h.cutAt = smolBytes * 60 / 100 })
+	v.choose("smollm2-135m-instruct")
+	v.wait("the broken connection", 2*time.Minute, `s.problem?.code === "network"`)
+	v.shot("network")
+
+	v.host.set(func(h *host) {
+		h.cutAt, h.cut, h.served, h.corrupt = 0, false, 0, "part-020.bin"
+		clear(h.requests)
+	})
+	v.load("")
+	v.wait("the built-in model", time.Minute, `s.phase === "idle"`)
+	v.choose("smollm2-135m-instruct")
+	s := v.wait("resuming", time.Minute, `s.work.stage === "fetch" && s.work.resumed > 0`)
+	if share := float64(s.Work.Resumed) / smolBytes; share < 0.55 {
+		v.Errorf("%.0f %% were kept, want at least 55 %%", share*100)
+	}
+	v.wait("SmolLM2", 2*time.Minute, `s.phase === "idle" && s.mode === "chat"`)
+	if again := v.host.sent(); again > smolBytes*45/100+2*(4<<20) {
+		v.Errorf("%d bytes were fetched again, too many of %d", again, smolBytes)
+	}
+	if n := v.host.asked("part-020.bin"); n != 2 {
+		v.Errorf("the broken part was fetched %d times, want 2", n)
+	}
+	if n := v.host.asked("part-021.bin"); n != 1 {
+		v.Errorf("a whole part was fetched %d times, want 1", n)
+	}
+}
+
+// choose opens a model of the list.
+func (v *visit) choose(id string) {
+	v.Helper()
+	v.click("models")
+	v.shot("models")
+	v.click("open-" + id)
+}
+
+// say writes a chat message and returns the answer.
+func (v *visit) say(message string) string {
+	v.Helper()
+	v.fill("message", message)
+	return v.ask("run")
+}
+
+// stop presses Stop in the middle of an answer.
+func (v *visit) stop() {
+	v.Helper()
+	v.fill("message", chat[v.lang].first)
+	v.click("run")
+	v.wait("tokens", time.Minute, `s.phase === "answering" && s.turns.at(-1).tokens >= 3`)
+	v.wait("more tokens", time.Minute, `s.turns.at(-1).tokens >= 6`)
+	v.shot("streaming")
+	before := eval[int](v, `(() => { const n = window.kvlens.state(); const s = typeof n === "string" ? JSON.parse(n) : n;
+		document.querySelector('[data-testid="stop"]').click(); return s.turns.at(-1).tokens; })()`)
+	s := v.wait("the stop", 10*time.Second, `s.phase === "idle"`)
+	// The page shows tokens 30 times a second, so a few may have been on their way when the button was pressed.
+	if got := last(s); got.Reason != "stopped" || got.Tokens > before+4 {
+		v.Errorf("stopped at %d tokens: ended with %q after %d", before, got.Reason, got.Tokens)
+	}
+}
+
+// turns compares two conversations: one with a turn that is cancelled while it is read and asked again, one without.
+func (v *visit) turns() {
+	v.Helper()
+	words := chat[v.lang]
+	v.limit(16)
+	var answers [2][]string
+	for i := range answers {
+		v.click("start-over")
+		v.wait("an empty conversation", 10*time.Second, `s.turns.length === 0 && s.memory.stored === 0`)
+		answers[i] = append(answers[i], v.say(words.first))
+		answers[i] = append(answers[i], v.say(words.second))
+		if i == 0 {
+			v.fill("message", words.long)
+			v.click("run")
+			v.wait("reading", time.Minute, `s.phase === "prefill"`)
+			v.click("stop")
+			s := v.wait("the stop", 10*time.Second, `s.phase === "idle"`)
+			if len(s.Turns) != 2 {
+				v.Errorf("after a turn that was cancelled while it was read there are %d turns, want 2", len(s.Turns))
+			}
+		}
+		answers[i] = append(answers[i], v.say(words.long))
+	}
+	if !slices.Equal(answers[0], answers[1]) {
+		v.Errorf("with a cancelled turn: %q; without: %q", answers[0], answers[1])
+	}
+	v.shot("conversation")
+}
+
+// limit sets the answer limit.
+func (v *visit) limit(tokens int) {
+	v.Helper()
+	if !eval[bool](v, `!!document.querySelector('[data-testid="max"]')?.checkVisibility()`) {
+		v.click("sampling")
+	}
+	v.fill("max", fmt.Sprint(tokens))
+	v.wait("the limit", 5*time.Second, fmt.Sprintf(`s.max === %d`, tokens))
+}
+
+// memory holds the page's numbers against the memory that the worker really has.
+func (v *visit) memory() {
+	v.Helper()
+	s := v.state()
+	var sum int64
+	for _, row := range s.Memory.Rows {
+		sum += row.Allocated
+	}
+	real := v.wasmBytes()
+	if s.Memory.Reserved > real {
+		v.Errorf("the page says %d bytes of WASM memory, the worker has %d", s.Memory.Reserved, real)
+	}
+	var weights int64
+	for _, row := range s.Memory.Rows {
+		if row.Kind == "weights" {
+			weights = row.Allocated
+		}
+	}
+	if weights < 90<<20 || weights > 110<<20 {
+		v.Errorf("weights take %d bytes, want about the size of the file", weights)
+	}
+	if limit := weights + s.Memory.Cap + 48<<20; real > limit {
+		v.Errorf("the worker has %d bytes of WASM memory, over weights + arena + 48 MiB = %d", real, limit)
+	}
+	if sum > real {
+		v.Errorf("the ledger adds up to %d bytes, more than the worker's %d", sum, real)
+	}
+	v.Logf("WASM memory %.1f MiB, ledger %.1f MiB, weights %.1f MiB, cap %.1f MiB",
+		mib(real), mib(sum), mib(weights), mib(s.Memory.Cap))
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+// wasmBytes asks the engine's worker itself for the size of its memory, past the page and our own counters.
+func (v *visit) wasmBytes() int64 {
+	v.Helper()
+	infos, err := chromedp.Targets(v.b.Ctx)
+	if err != nil {
+		v.Fatal(err)
+	}
+	for _, info := range infos {
+		if info.Type == "worker" && strings.HasSuffix(info.URL, "/web/engine.js") {
+			ctx, cancel := chromedp.NewContext(v.b.Ctx, chromedp.WithTargetID(info.TargetID))
+			defer cancel()
+			n, err := chromedp.Run(ctx, chromedp.Evaluate[int64](`self.wasm.instance.exports.mem.buffer.byteLength`))
+			if err != nil {
+				v.Fatalf("asking the worker: %v", err)
+			}
+			return n
+		}
+	}
+	v.Fatalf("there is no worker among %d targets", len(infos))
+	return 0
+}
+
+// kill ends the worker in the middle of an answer without a word, as a crash does, and asks again.
+func (v *visit) kill() {
+	v.Helper()
+	v.limit(400)
+	v.fill("message", chat[v.lang].first)
+	v.click("run")
+	v.wait("tokens", time.Minute, `s.phase === "answering" && s.turns.at(-1).tokens >= 2`)
+	eval[bool](v, `(window.testWorkers.at(-1).terminate(), true)`)
+	v.wait("the page to notice", time.Minute, `s.problem?.code === "dead"`)
+	v.shot("dead-worker")
+	v.wait("another worker", 2*time.Minute, `s.opened && s.phase === "idle" && (s.problem, true)`)
+	if eval[bool](v, `!!document.querySelector('[data-testid="problem-action"]')`) {
+		v.click("problem-action")
+	}
+	v.limit(8)
+	if answer := v.say(chat[v.lang].first); answer == "" {
+		v.Error("the new worker has no answer")
+	}
+}
+
+// offline takes the network away, loads the page again and asks the built-in model again.
+func (v *visit) offline(answer string) {
+	v.Helper()
+	eval[bool](v, `navigator.serviceWorker.ready.then(() => true)`)
+	v.host.set(func(h *host) { h.offline = true })
+	v.load("")
+	v.wait("the built-in model without a network", time.Minute, `s.phase === "idle" && s.opened`)
+	if again := v.ask("run"); again != answer {
+		v.Errorf("offline the built-in model answered %q, online %q", again, answer)
+	}
+	v.shot("offline")
+	v.host.set(func(h *host) { h.offline = false })
+}
