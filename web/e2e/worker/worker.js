@@ -98,4 +98,5 @@ importScripts("/wasm_exec.js", "/simd.js");
 	self.wasm = {instance};
 	await go.run(instance);
 	request("POST", "/exit?code=" + code, "");
+	close(); // Go's timers may still be running
 })().catch((e) => request("POST", "/exit?code=2", String(e && e.stack || e) + "\n"));
