@@ -113,9 +113,9 @@ func (r *run) multiply(stack []*quant.Matrix, x []float32, blocks ...block) {
 
 // matMul shares the rows of one product among the workers.
 func (r *run) matMul(dst []float32, stride int, w *quant.Matrix, from, to int, x []float32, n int, add bool) {
-	// Blocks of a multiple of 16 rows, four for each worker: enough to even out, few enough to cost nothing.
+	// Blocks of a multiple of 12 rows, four for each worker: enough to even out, few enough to cost nothing.
 	grain := (to - from + 4*r.b.workers - 1) / (4 * r.b.workers)
-	grain = max((grain+15)&^15, worthSharing/(w.Cols*n))
+	grain = max((grain+11)/12*12, worthSharing/(w.Cols*n))
 	r.b.parallel(to-from, grain, func(_, a, z int) {
 		r.b.loops.MatMul(dst[a:], stride, w, from+a, from+z, x, n, add)
 	})
