@@ -16,8 +16,8 @@ import (
 	"kvlens/web/e2e/browser"
 )
 
-// visit is one browser with the page open.
-type visit struct {
+// visitor is one browser with one tab.
+type visitor struct {
 	*testing.T
 	b    *browser.Browser
 	host *host
@@ -65,13 +65,14 @@ const keepWorkers = `{
 	window.Worker = class extends Real { constructor(...a) { super(...a); window.testWorkers.push(this); } };
 }`
 
-func open(t *testing.T, h *host, lang string, width, height int, query string) *visit {
+// open starts a browser for the site; it is not there yet.
+func open(t *testing.T, h *host, lang string, width, height int) *visitor {
 	t.Helper()
 	b, err := browser.Start(t.Context(), browser.Options{Width: width, Height: height})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &visit{T: t, b: b, host: h, lang: lang, size: [2]int{width, height}}
+	v := &visitor{T: t, b: b, host: h, lang: lang, size: [2]int{width, height}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			v.shot("failed")
@@ -91,18 +92,23 @@ func open(t *testing.T, h *host, lang string, width, height int, query string) *
 		page.AddScriptToEvaluateOnNewDocumentParams{Source: keepWorkers}); err != nil {
 		t.Fatal(err)
 	}
-	v.load(query)
 	return v
 }
 
-// load goes to the page and waits until its program answers.
-func (v *visit) load(query string) {
+// visit goes to the page.
+func (v *visitor) visit(query string) {
 	v.Helper()
 	v.do("navigate", chromedp.Navigate(v.host.url+"?lang="+v.lang+query))
+}
+
+// load goes to the page and waits until its program answers.
+func (v *visitor) load(query string) {
+	v.Helper()
+	v.visit(query)
 	v.wait("the page's program", 60*time.Second, "true")
 }
 
-func (v *visit) do(what string, a chromedp.Action[chromedp.Void]) {
+func (v *visitor) do(what string, a chromedp.Action[chromedp.Void]) {
 	v.Helper()
 	ctx, cancel := context.WithTimeout(v.b.Ctx, 30*time.Second)
 	defer cancel()
@@ -112,7 +118,7 @@ func (v *visit) do(what string, a chromedp.Action[chromedp.Void]) {
 }
 
 // eval evaluates an expression in the page and waits for a promise.
-func eval[T any](v *visit, expression string) T {
+func eval[T any](v *visitor, expression string) T {
 	v.Helper()
 	ctx, cancel := context.WithTimeout(v.b.Ctx, 60*time.Second)
 	defer cancel()
@@ -126,7 +132,7 @@ func eval[T any](v *visit, expression string) T {
 // snapshot is an expression that is the page's state, null before there is one.
 const snapshot = `(() => { const s = window.kvlens?.state?.() ?? null; return typeof s === "string" ? JSON.parse(s) : s; })()`
 
-func (v *visit) raw() string {
+func (v *visitor) raw() string {
 	ctx, cancel := context.WithTimeout(v.b.Ctx, 5*time.Second)
 	defer cancel()
 	out, err := chromedp.Run(ctx, chromedp.Evaluate[string](`JSON.stringify(`+snapshot+`)`))
@@ -136,7 +142,7 @@ func (v *visit) raw() string {
 	return out
 }
 
-func (v *visit) state() state {
+func (v *visitor) state() state {
 	v.Helper()
 	var s state
 	if err := json.Unmarshal([]byte(eval[string](v, `JSON.stringify(`+snapshot+`)`)), &s); err != nil {
@@ -147,7 +153,7 @@ func (v *visit) state() state {
 
 // wait waits until the page's state s fulfils a condition, and returns that state. A problem on the page ends the wait,
 // unless the condition is about the problem.
-func (v *visit) wait(what string, limit time.Duration, condition string) state {
+func (v *visitor) wait(what string, limit time.Duration, condition string) state {
 	v.Helper()
 	expression := `(() => { const s = ` + snapshot + `; return s && (` + condition + `) ? 1 : s?.problem ? 2 : 0; })()`
 	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
@@ -177,13 +183,13 @@ func quote(s string) string {
 }
 
 // click presses the control with a test id as a finger or a mouse would.
-func (v *visit) click(id string) {
+func (v *visitor) click(id string) {
 	v.Helper()
 	v.do("click "+id, chromedp.Click(chromedp.CSS(testID(id)), chromedp.NodeVisible))
 }
 
 // fill replaces the text of a field.
-func (v *visit) fill(id, text string) {
+func (v *visitor) fill(id, text string) {
 	v.Helper()
 	ok := eval[bool](v, fmt.Sprintf(`(() => {
 		const e = document.querySelector(%s); if (!e) return false;
@@ -197,7 +203,7 @@ func (v *visit) fill(id, text string) {
 }
 
 // shot keeps a picture of the page in web/e2e/out.
-func (v *visit) shot(name string) {
+func (v *visitor) shot(name string) {
 	ctx, cancel := context.WithTimeout(v.b.Ctx, 15*time.Second)
 	defer cancel()
 	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
@@ -214,7 +220,7 @@ func (v *visit) shot(name string) {
 }
 
 // clean fails the test for anything in the console that no fault of the test explains, and for any other host.
-func (v *visit) clean() {
+func (v *visitor) clean() {
 	v.Helper()
 	for _, m := range v.b.Errors() {
 		explained := false

@@ -32,7 +32,8 @@ func TestVisit(t *testing.T) {
 	for _, lang := range []string{"en", "zh"} {
 		for _, size := range [][2]int{{1440, 900}, {390, 844}} {
 			t.Run(fmt.Sprintf("%s-%d", lang, size[0]), func(t *testing.T) {
-				v := open(t, startHost(t), lang, size[0], size[1], "")
+				v := open(t, startHost(t), lang, size[0], size[1])
+				v.load("")
 				answer := v.builtIn()
 				v.download()
 				v.stop()
@@ -47,7 +48,7 @@ func TestVisit(t *testing.T) {
 }
 
 // builtIn asks the built-in model about its story and returns the answer.
-func (v *visit) builtIn() string {
+func (v *visitor) builtIn() string {
 	v.Helper()
 	s := v.wait("the built-in model", time.Minute, `s.phase === "idle" && s.opened`)
 	if s.Lang != v.lang || s.Mode != "story" || s.Backend != "cpu" {
@@ -81,7 +82,7 @@ func last(s state) turn {
 }
 
 // ask presses a control that starts a turn, waits for its end and returns the answer.
-func (v *visit) ask(control string) string {
+func (v *visitor) ask(control string) string {
 	v.Helper()
 	before := len(v.state().Turns)
 	v.click(control)
@@ -90,7 +91,7 @@ func (v *visit) ask(control string) string {
 }
 
 // download fetches SmolLM2 over a connection that breaks at 60 % and, after a reload, delivers one part broken.
-func (v *visit) download() {
+func (v *visitor) download() {
 	v.Helper()
 	v.expected = append(v.expected, ".bin", "net::ERR_")
 	v.host.set(func(h *host) { h.cutAt = smolBytes * 60 / 100 })
@@ -122,7 +123,7 @@ func (v *visit) download() {
 }
 
 // choose opens a model of the list.
-func (v *visit) choose(id string) {
+func (v *visitor) choose(id string) {
 	v.Helper()
 	v.click("models")
 	v.shot("models")
@@ -130,14 +131,14 @@ func (v *visit) choose(id string) {
 }
 
 // say writes a chat message and returns the answer.
-func (v *visit) say(message string) string {
+func (v *visitor) say(message string) string {
 	v.Helper()
 	v.fill("message", message)
 	return v.ask("run")
 }
 
 // stop presses Stop in the middle of an answer.
-func (v *visit) stop() {
+func (v *visitor) stop() {
 	v.Helper()
 	v.fill("message", chat[v.lang].first)
 	v.click("run")
@@ -154,7 +155,7 @@ func (v *visit) stop() {
 }
 
 // turns compares two conversations: one with a turn that is cancelled while it is read and asked again, one without.
-func (v *visit) turns() {
+func (v *visitor) turns() {
 	v.Helper()
 	words := chat[v.lang]
 	v.limit(16)
@@ -183,7 +184,7 @@ func (v *visit) turns() {
 }
 
 // limit sets the answer limit.
-func (v *visit) limit(tokens int) {
+func (v *visitor) limit(tokens int) {
 	v.Helper()
 	if !eval[bool](v, `!!document.querySelector('[data-testid="max"]')?.checkVisibility()`) {
 		v.click("sampling")
@@ -193,7 +194,7 @@ func (v *visit) limit(tokens int) {
 }
 
 // memory holds the page's numbers against the memory that the worker really has.
-func (v *visit) memory() {
+func (v *visitor) memory() {
 	v.Helper()
 	s := v.state()
 	var sum int64
@@ -226,7 +227,7 @@ func (v *visit) memory() {
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 // wasmBytes asks the engine's worker itself for the size of its memory, past the page and our own counters.
-func (v *visit) wasmBytes() int64 {
+func (v *visitor) wasmBytes() int64 {
 	v.Helper()
 	infos, err := chromedp.Targets(v.b.Ctx)
 	if err != nil {
@@ -248,7 +249,7 @@ func (v *visit) wasmBytes() int64 {
 }
 
 // kill ends the worker in the middle of an answer without a word, as a crash does, and asks again.
-func (v *visit) kill() {
+func (v *visitor) kill() {
 	v.Helper()
 	v.limit(400)
 	v.fill("message", chat[v.lang].first)
@@ -268,7 +269,7 @@ func (v *visit) kill() {
 }
 
 // offline takes the network away, loads the page again and asks the built-in model again.
-func (v *visit) offline(answer string) {
+func (v *visitor) offline(answer string) {
 	v.Helper()
 	eval[bool](v, `navigator.serviceWorker.ready.then(() => true)`)
 	v.host.set(func(h *host) { h.offline = true })

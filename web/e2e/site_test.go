@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -49,6 +50,7 @@ type host struct {
 	corrupt  string         // part whose next answer has one wrong byte
 	requests map[string]int // by path
 	offline  bool
+	change   func(name string, body []byte) []byte // edits what is served; nil leaves it
 	files    http.Handler
 }
 
@@ -74,10 +76,20 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if flip {
 		h.corrupt = ""
 	}
+	change := h.change
 	h.mu.Unlock()
 	switch {
 	case broken:
 		panic(http.ErrAbortHandler)
+	case change != nil && !part:
+		answer := httptest.NewRecorder()
+		r.Header.Del("Accept-Encoding")
+		r.Header.Del("If-Modified-Since")
+		h.files.ServeHTTP(answer, r)
+		maps.Copy(w.Header(), answer.Header())
+		w.Header().Del("Content-Length")
+		w.WriteHeader(answer.Code)
+		w.Write(change(strings.TrimPrefix(r.URL.Path, prefix+"/"), answer.Body.Bytes()))
 	case part:
 		h.files.ServeHTTP(&faulty{ResponseWriter: w, host: h, flip: flip}, r)
 	default:

@@ -5,13 +5,15 @@
   const texts = fetch(new URL("shell.json", base)).then((r) => r.json()).catch(() => ({}));
   let shown = false;
   let leaving = false;
+  let started = false; // from then on the program says which language the page has
   addEventListener("pagehide", () => { leaving = true; });
 
   async function dead(detail) {
     if (shown || leaving) return;
     shown = true;
     const all = await texts;
-    const lang = document.documentElement.lang.startsWith("zh") ? "zh" : "en";
+    const asked = new URLSearchParams(location.search).get("lang") ?? navigator.language;
+    const lang = (started ? document.documentElement.lang : asked).startsWith("zh") ? "zh" : "en";
     const text = all[lang] ?? {};
     const box = document.createElement("div");
     box.className = "shell-dead";
@@ -38,6 +40,7 @@
     const run = globalThis.Go?.prototype.run;
     if (!run) return dead();
     Go.prototype.run = function (instance) {
+      started = true;
       return run.call(this, instance).then(() => dead(), dead);
     };
   });
