@@ -165,14 +165,7 @@ func TestGoldenModelLogits(t *testing.T) {
 	g := golden.SmolLM2Model(t)
 	for _, p := range g.Prompts {
 		got := runPrompt(t, m, &p, g.EOS).logits
-		want := make([]float64, 0, 96)
-		pick := make([]float32, 0, 96)
-		for _, x := range p.Logits.Top32 {
-			pick, want = append(pick, got[x.ID]), append(want, x.Logit)
-		}
-		for i, id := range g.At64 {
-			pick, want = append(pick, got[id]), append(want, p.Logits.At64[i])
-		}
+		pick, want := atGolden(got, g, &p)
 		golden.Close(t, p.Name, pick, want, logitAbs, rel)
 		var sum, sumExp float64
 		for _, x := range got {
@@ -183,6 +176,17 @@ func TestGoldenModelLogits(t *testing.T) {
 		golden.Close(t, p.Name+" mean, logsumexp", all, []float64{p.Logits.Mean, p.Logits.LogSumExp}, logitAbs, rel)
 		count.Case(1)
 	}
+}
+
+// atGolden picks the logits that the vectors have: the 32 largest and 64 others.
+func atGolden(logits []float32, g *golden.Model, p *golden.Prompt) (got []float32, want []float64) {
+	for _, x := range p.Logits.Top32 {
+		got, want = append(got, logits[x.ID]), append(want, x.Logit)
+	}
+	for i, id := range g.At64 {
+		got, want = append(got, logits[id]), append(want, p.Logits.At64[i])
+	}
+	return got, want
 }
 
 func TestGoldenHidden(t *testing.T) {
