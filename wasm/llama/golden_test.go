@@ -3,16 +3,16 @@ package llama_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
 	"kvlens/cache"
 	"kvlens/wasm/llama"
-	"kvlens/wasm/ref"
 	"kvlens/wasm/sample"
 	"kvlens/wasm/step"
 	"kvlens/wasm/weights"
@@ -29,24 +29,16 @@ const (
 
 var ctx = context.Background()
 
-// loadPath loads a model for the reference backend, once for all tests.
-func loadPath(t testing.TB, path string) *llama.Model {
+// shared loads a model once for all tests that only run it.
+func shared(t testing.TB, path string) *llama.Model {
 	t.Helper()
 	loaded.Lock()
 	defer loaded.Unlock()
 	if m := loaded.models[path]; m != nil {
 		return m
 	}
-	f, err := weights.OpenPath(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
 	led := new(cache.Ledger)
-	m, err := llama.Load(ctx, f, ref.New(led), llama.Options{Ledger: led})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := open(t, path, newBackend(t, led), led)
 	loaded.models[path] = m
 	return m
 }
@@ -56,29 +48,22 @@ var loaded = struct {
 	models map[string]*llama.Model
 }{models: map[string]*llama.Model{}}
 
-func smolLM2(t testing.TB) *llama.Model {
+func open(t testing.TB, path string, b step.Backend, led *cache.Ledger) *llama.Model {
 	t.Helper()
-	path := os.Getenv("KVLENS_SMOLLM2")
-	if path == "" {
-		path = filepath.Join(golden.Root(t), "web/models/smollm2-135m-instruct/manifest.json")
+	f, err := weights.OpenPath(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Stat(path); err != nil {
-		golden.Skip(t, "SmolLM2 is not there; make model fetches it")
+	m, err := llama.Load(ctx, f, b, llama.Options{Ledger: led})
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
 	}
-	return loadPath(t, path)
+	return m
 }
 
-func tiny(t testing.TB) *llama.Model {
-	return loadPath(t, filepath.Join(golden.Dir(t), "tiny.gguf"))
-}
-
-func teach(t testing.TB) *llama.Model {
-	return loadPath(t, teachPath(t))
-}
-
-func teachPath(t testing.TB) string {
-	return filepath.Join(golden.Root(t), "web/static/models/teach-q8_0.gguf")
-}
+func tiny(t testing.TB) *llama.Model    { return shared(t, golden.TinyModel(t)) }
+func teach(t testing.TB) *llama.Model   { return shared(t, golden.TeachModel(t)) }
+func smolLM2(t testing.TB) *llama.Model { return shared(t, golden.SmolLM2(t)) }
 
 func session(t testing.TB, m *llama.Model, o llama.SessionOptions) *llama.Session {
 	t.Helper()
@@ -163,7 +148,7 @@ func TestGoldenModelLogits(t *testing.T) {
 	m := smolLM2(t)
 	count := golden.Count(t)
 	g := golden.SmolLM2Model(t)
-	for _, p := range g.Prompts {
+	for _, p := range shortOf(g.Prompts) {
 		got := runPrompt(t, m, &p, g.EOS).logits
 		pick, want := atGolden(got, g, &p)
 		golden.Close(t, p.Name, pick, want, logitAbs, rel)
@@ -176,6 +161,10 @@ func TestGoldenModelLogits(t *testing.T) {
 		golden.Close(t, p.Name+" mean, logsumexp", all, []float64{p.Logits.Mean, p.Logits.LogSumExp}, logitAbs, rel)
 		count.Case(1)
 	}
+}
+
+func shortOf(prompts []golden.Prompt) []golden.Prompt {
+	return slices.DeleteFunc(slices.Clone(prompts), func(p golden.Prompt) bool { return len(p.IDs) > longest })
 }
 
 // atGolden picks the logits that the vectors have: the 32 largest and 64 others.
@@ -193,7 +182,7 @@ func TestGoldenHidden(t *testing.T) {
 	m := smolLM2(t)
 	count := golden.Count(t)
 	g := golden.SmolLM2Model(t)
-	for _, p := range g.Prompts {
+	for _, p := range shortOf(g.Prompts) {
 		hidden := runPrompt(t, m, &p, g.EOS).hidden
 		if len(hidden) != len(p.Hidden) {
 			t.Fatalf("%s: %d states, want %d", p.Name, len(hidden), len(p.Hidden))
@@ -211,7 +200,7 @@ func TestGoldenGreedy(t *testing.T) {
 	m := smolLM2(t)
 	count := golden.Count(t)
 	g := golden.SmolLM2Model(t)
-	for _, p := range g.Prompts {
+	for _, p := range shortOf(g.Prompts) {
 		got := runPrompt(t, m, &p, g.EOS).greedy
 		golden.Greedy(t, count, p.Name, got, p.Greedy.IDs, p.Greedy.Margin, clearMargin)
 	}
@@ -374,7 +363,7 @@ func TestGoldenTeach(t *testing.T) {
 	m := teach(t)
 	count := golden.Count(t)
 	prompts, hash := golden.Teach(t)
-	if raw, err := os.ReadFile(teachPath(t)); err != nil || fmt.Sprintf("%x", sha256.Sum256(raw)) != hash {
+	if raw, err := os.ReadFile(golden.TeachModel(t)); err != nil || fmt.Sprintf("%x", sha256.Sum256(raw)) != hash {
 		t.Fatalf("the vectors are of another model file (%v)", err)
 	}
 	count.Case(1)

@@ -8,10 +8,8 @@ import (
 
 	"kvlens/cache"
 	"kvlens/wasm/llama"
-	"kvlens/wasm/ref"
 	"kvlens/wasm/sample"
 	"kvlens/wasm/step"
-	"kvlens/wasm/weights"
 	"kvlens/web/lab/golden"
 )
 
@@ -115,8 +113,8 @@ func (e *brokenExec) Run(ctx context.Context, a *step.Args, from, to int) error 
 // An operation that fails, wherever in a prefill or decode step, leaves the session as it was.
 func TestFailedOperation(t *testing.T) {
 	led := new(cache.Ledger)
-	b := &broken{Backend: ref.New(led)}
-	m := load(t, golden.Dir(t)+"/tiny.gguf", b, led)
+	b := &broken{Backend: newBackend(t, led)}
+	m := load(t, golden.TinyModel(t), b, led)
 	s := session(t, m, llama.SessionOptions{Tokens: 60})
 	prefill(t, s, words(20, 1))
 	generate(t, s, 3)
@@ -159,15 +157,7 @@ func drop(llama.Token) error { return nil }
 // load loads a model for one test.
 func load(t testing.TB, path string, b step.Backend, led *cache.Ledger) *llama.Model {
 	t.Helper()
-	f, err := weights.OpenPath(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	m, err := llama.Load(ctx, f, b, llama.Options{Ledger: led})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := open(t, path, b, led)
 	t.Cleanup(m.Close)
 	return m
 }
@@ -175,7 +165,7 @@ func load(t testing.TB, path string, b step.Backend, led *cache.Ledger) *llama.M
 // Two sessions that take turns token by token say what each says alone, over one copy of the weights.
 func TestInterleavedSessions(t *testing.T) {
 	led := new(cache.Ledger)
-	m := load(t, teachPath(t), ref.New(led), led)
+	m := load(t, golden.TeachModel(t), newBackend(t, led), led)
 	weightBytes := led.Rows()[cache.Weights].Allocated
 	prompts, _ := golden.Teach(t)
 	options := []llama.SessionOptions{{Tokens: 120}, {Tokens: 200, F32: true, PageK: 3, PageV: 1}}
@@ -228,7 +218,7 @@ func TestTurnsEqualOnePrompt(t *testing.T) {
 // 200 answers and resets, sessions made and closed: the ledger is what it was, and peaks stand still.
 func TestLedgerStandsStill(t *testing.T) {
 	led := new(cache.Ledger)
-	m := load(t, golden.Dir(t)+"/tiny.gguf", ref.New(led), led)
+	m := load(t, golden.TinyModel(t), newBackend(t, led), led)
 	s := session(t, m, llama.SessionOptions{Tokens: 40})
 	cycle := func() {
 		prefill(t, s, words(20, 1))
