@@ -1,3 +1,5 @@
+//go:build !js
+
 // Package e2e tries the built site the way a visitor does: served under a path, in Chromium without WebGPU. Run it with
 // `make e2e`; without KVLENS_E2E=1 its tests are skipped, so that `go test ./...` needs no browser.
 package e2e

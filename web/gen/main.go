@@ -1,3 +1,5 @@
+//go:build !js
+
 // Command gen builds the site: both programs, the prerendered page, the service worker and everything they load.
 //
 //	go run ./web/gen -out web/dist -prefix /kvlens

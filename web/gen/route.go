@@ -1,3 +1,5 @@
+//go:build !js
+
 package main
 
 import "github.com/maxence-charriere/go-app/v10/pkg/app"

@@ -1,3 +1,5 @@
+//go:build !js
+
 // Command serve serves the generated site on this machine.
 //
 //	go run ./web/serve -dir web/dist -prefix /kvlens

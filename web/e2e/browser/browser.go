@@ -1,3 +1,5 @@
+//go:build !js
+
 // Package browser starts the system's Chromium for the tests and keeps what it said: console messages, page errors and
 // the address of every request.
 package browser

@@ -1,3 +1,5 @@
+//go:build !js
+
 // Command worker runs Go tests in a Web Worker of Chromium: the given packages' tests are compiled for js, served over
 // loopback and run one after the other, with the SIMD module of the site and a read-only view of the repository's files.
 //
