@@ -2,15 +2,19 @@ package golden
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"testing"
 )
 
+// out is where skips and counts are printed, also without -v.
+var out io.Writer = os.Stdout
+
 // Skip prints SKIPPED and why and skips the test; under CI nothing may be left out, so there it fails.
 func Skip(t testing.TB, why string) {
 	t.Helper()
-	fmt.Printf("SKIPPED %s: %s\n", t.Name(), why)
+	fmt.Fprintf(out, "SKIPPED %s: %s\n", t.Name(), why)
 	if os.Getenv("CI") == "true" {
 		t.Fatalf("SKIPPED: %s", why)
 	}
@@ -27,7 +31,7 @@ func Count(t testing.TB) *Counter {
 		if t.Skipped() {
 			return
 		}
-		fmt.Printf("%s: %d cases compared, %d ties\n", t.Name(), c.cases, c.ties)
+		fmt.Fprintf(out, "%s: %d cases compared, %d ties\n", t.Name(), c.cases, c.ties)
 		if c.cases == 0 && !t.Failed() {
 			t.Errorf("golden: no case compared")
 		}
