@@ -127,7 +127,7 @@ func (v *visitor) download() {
 // choose opens a model of the list.
 func (v *visitor) choose(id string) {
 	v.Helper()
-	v.click("models")
+	v.click("models-button")
 	v.shot("models")
 	v.click("open-" + id)
 }
@@ -163,7 +163,7 @@ func (v *visitor) turns() {
 	v.limit(16)
 	var answers [2][]string
 	for i := range answers {
-		v.click("start-over")
+		v.click("again")
 		v.wait("an empty conversation", 10*time.Second, `s.turns.length === 0 && s.memory.stored === 0`)
 		answers[i] = append(answers[i], v.say(words.first))
 		answers[i] = append(answers[i], v.say(words.second))
@@ -188,10 +188,10 @@ func (v *visitor) turns() {
 // limit sets the answer limit.
 func (v *visitor) limit(tokens int) {
 	v.Helper()
-	if !eval[bool](v, `!!document.querySelector('[data-testid="max"]')?.checkVisibility()`) {
-		v.click("sampling")
+	if !eval[bool](v, `!!document.querySelector('[data-testid="knob-max"]')?.checkVisibility()`) {
+		v.do("open the sampling settings", chromedp.Click(chromedp.CSS(testID("sampling")+" > summary")))
 	}
-	v.fill("max", fmt.Sprint(tokens))
+	v.fill("knob-max", fmt.Sprint(tokens))
 	v.wait("the limit", 5*time.Second, fmt.Sprintf(`s.max === %d`, tokens))
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,7 +11,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"sort"
+	"slices"
+	"strings"
 )
 
 // Files of web/static that do not go onto the site as they are.
@@ -90,8 +92,11 @@ func (s *site) copyModels() error {
 	if len(index.Models) == 0 {
 		return fmt.Errorf("web/static/models holds no manifest: the site needs its built-in model")
 	}
-	// The smallest first: that is the built-in one, which the page opens by itself.
-	sort.Slice(index.Models, func(i, j int) bool { return index.Models[i].Size < index.Models[j].Size })
+	// The page opens the first by itself: that is the built-in one, which lies beside the list.
+	slices.SortFunc(index.Models, func(a, b modelEntry) int {
+		folders := strings.Count(a.Manifest, "/") - strings.Count(b.Manifest, "/")
+		return cmp.Or(folders, cmp.Compare(a.Size, b.Size))
+	})
 	return s.writeJSON("web/models/index.json", index)
 }
 
@@ -168,6 +173,6 @@ func (s *site) names() ([]string, error) {
 		out = append(out, filepath.ToSlash(rel))
 		return err
 	})
-	sort.Strings(out)
+	slices.Sort(out)
 	return out, err
 }

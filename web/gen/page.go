@@ -18,6 +18,8 @@ import (
 	"strings"
 
 	"github.com/maxence-charriere/go-app/v10/pkg/app"
+
+	"kvlens/app/ui"
 )
 
 // policy is the page's Content-Security-Policy: code, styles and data of this site only, no inline script, no eval but
@@ -60,7 +62,9 @@ func (s *site) prerender() error {
 	if err != nil {
 		return err
 	}
-	route()
+	if err := ui.Routes(); err != nil {
+		return err
+	}
 	en := s.text["en"]
 	err = app.GenerateStaticWebsite(s.dir, &app.Handler{
 		Name:                  "KV Lens",
