@@ -1,0 +1,75 @@
+package core
+
+import (
+	"fmt"
+
+	"kvlens/wasm/proto"
+	"kvlens/wasm/sample"
+)
+
+// Limits of what a request may ask for.
+const (
+	maxText   = 1 << 20 // bytes of one text
+	maxTokens = 1 << 20
+	maxCap    = 1 << 30 // bytes of the arena: more would not fit beside the weights in a 32-bit memory
+)
+
+func badRequest(field, format string, args ...any) proto.Failure {
+	return proto.Failure{Code: proto.CodeBadRequest, Op: "check", Msg: fmt.Sprintf(format, args...), Args: []string{field}}
+}
+
+// first returns the first failure of a list of checks.
+func first(checks ...error) error {
+	for _, err := range checks {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within refuses numbers outside [lo, hi] and NaN.
+func within[T uint32 | uint64 | float32](field string, v, lo, hi T) error {
+	if !(v >= lo && v <= hi) {
+		return badRequest(field, "%v is not within %v and %v", v, lo, hi)
+	}
+	return nil
+}
+
+func checkText(field, s string) error {
+	if len(s) > maxText {
+		return badRequest(field, "%d bytes, at most %d are read", len(s), maxText)
+	}
+	return nil
+}
+
+func checkMemory(m proto.Memory) error {
+	if m.Recipe != "" && m.Recipe != "full" {
+		return badRequest("recipe", "%.40q is not known", m.Recipe)
+	}
+	return within("cap", m.Cap, 0, maxCap)
+}
+
+func checkGenerate(g proto.Generate, vocab int) error {
+	for _, id := range g.Forced {
+		if uint64(id) >= uint64(vocab) {
+			return badRequest("forced", "token %d of a vocabulary of %d", id, vocab)
+		}
+	}
+	if g.Mode > proto.Chat {
+		return badRequest("mode", "mode %d is not known", g.Mode)
+	}
+	return first(
+		checkText("text", g.Text),
+		checkText("question", g.Question),
+		checkText("system", g.System),
+		within("max", g.Max, 1, maxTokens),
+		params(g.Sampling).Validate(),
+	)
+}
+
+func params(s proto.Sampling) sample.Params {
+	return sample.Params{
+		Temperature: s.Temperature, TopP: s.TopP, MinP: s.MinP, Repeat: s.Repeat, TopK: int(s.TopK), Seed: uint64(s.Seed),
+	}
+}

@@ -1,0 +1,61 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+
+	"kvlens/cache"
+	"kvlens/wasm/chat"
+	"kvlens/wasm/llama"
+	"kvlens/wasm/proto"
+	"kvlens/wasm/sample"
+	"kvlens/wasm/tokenizer"
+	"kvlens/wasm/weights"
+)
+
+// failure maps an error to what the page can word.
+func failure(op string, err error) proto.Failure {
+	f := proto.Failure{Code: proto.CodeInternal, Op: op, Msg: err.Error()}
+	var (
+		own      proto.Failure
+		full     *cache.FullError
+		format   *weights.FormatError
+		words    *tokenizer.FormatError
+		manifest *weights.ManifestError
+		param    *sample.ParamError
+	)
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &full):
+		return tooLong(full.Asked, full.Room, full.Cap)
+	case errors.As(err, &format):
+		f.Code, f.Args = proto.CodeFormat, []string{format.Field}
+	case errors.As(err, &words):
+		f.Code, f.Args = proto.CodeFormat, []string{words.Field}
+	case errors.Is(err, chat.ErrTemplate):
+		f.Code, f.Args = proto.CodeFormat, []string{"tokenizer.chat_template"}
+	case errors.As(err, &manifest):
+		f.Code, f.Args = proto.CodeManifest, []string{manifest.Field}
+	case errors.As(err, &param):
+		f.Code, f.Args = proto.CodeBadRequest, []string{param.Field}
+	case errors.Is(err, sample.ErrLogits):
+		f.Code = proto.CodeNumbers
+	case errors.Is(err, llama.ErrEmpty):
+		f.Code = proto.CodeEmpty
+	}
+	return f
+}
+
+// tooLong says that a prompt does not fit: tokens asked for, tokens there is room for, the cap in bytes.
+func tooLong(asked, room int, capBytes int64) proto.Failure {
+	return proto.Failure{
+		Code: proto.CodeTooLong, Op: "prompt", Msg: fmt.Sprintf("%d tokens, room for %d", asked, room),
+		Args: []string{strconv.Itoa(asked), strconv.Itoa(room), strconv.FormatInt(capBytes, 10)},
+	}
+}
+
+// op names a request in failures.
+func op(m proto.Request) string { return reflect.TypeOf(m).Name() }

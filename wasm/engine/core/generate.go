@@ -1,0 +1,178 @@
+package core
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"kvlens/wasm/llama"
+	"kvlens/wasm/proto"
+	"kvlens/wasm/sample"
+	"kvlens/wasm/tokenizer"
+)
+
+// generate runs one turn. A turn that fails or is stopped while its prompt is read leaves a conversation as it was; a
+// first turn leaves it empty.
+func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
+	var done proto.Done
+	if err := e.needModel(); err != nil {
+		return done, err
+	}
+	if err := checkGenerate(g, e.tok.Vocab()); err != nil {
+		return done, err
+	}
+	later := g.Continue && e.session.Position() > 0
+	ids, err := e.prompt(g, later)
+	if err != nil {
+		return done, err
+	}
+	if !later {
+		e.session.Reset()
+	}
+	e.prefill, e.decode = rate{}, rate{}
+	if err := e.read(j, ids); err != nil {
+		return done, err
+	}
+	a := &answer{e: e, id: j.id, g: g, dec: e.tok.NewDecoder()}
+	if g.Mode != proto.Raw {
+		a.stops = e.manifest.Stop
+	}
+	done.Reason, err = a.run(j.ctx, sample.New(params(g.Sampling)))
+	done.Tokens = uint32(a.steps)
+	e.send(j.id, e.state())
+	return done, err
+}
+
+// read prefills a prompt.
+func (e *engine) read(j job, ids []int32) error {
+	p := proto.Prompt{First: uint32(e.session.Position()), IDs: make([]uint32, len(ids))}
+	asked := len(ids)
+	if _, pending := e.session.Pending(); pending {
+		p.First++
+		asked++
+	}
+	for i, id := range ids {
+		p.IDs[i] = uint32(id)
+	}
+	if room := e.session.Room(); asked > room {
+		return tooLong(asked, room, e.session.Cap())
+	}
+	p.PieceEnd, p.Text = e.tok.Pieces(ids)
+	e.send(j.id, p)
+
+	begin := time.Now()
+	var tell cadence
+	err := e.session.Prefill(j.ctx, ids, func(done, total int) {
+		if tell.now(done == total) {
+			e.send(j.id, proto.Progress{Stage: proto.StagePrefill, Done: uint64(done), Total: uint64(total)})
+		}
+	})
+	if err == nil {
+		e.prefill = rate{len(ids), time.Since(begin).Seconds()}
+	}
+	return err
+}
+
+// answer is the generated part of a turn.
+type answer struct {
+	e     *engine
+	id    uint32
+	g     proto.Generate
+	stops []string
+	dec   *tokenizer.Decoder
+	tail  string // the end of the text, as far as a stop text may begin in it
+	steps int
+	text  bool // a stop text came
+}
+
+func (a *answer) run(ctx context.Context, s *sample.Sampler) (proto.Reason, error) {
+	forced := make([]int32, len(a.g.Forced))
+	for i, id := range a.g.Forced {
+		forced[i] = int32(id)
+	}
+	reason, err := a.e.session.Generate(ctx, llama.GenerateOptions{
+		Max: int(a.g.Max), Sampler: s, Stop: a.e.tok.EOG, Forced: forced,
+	}, a.emit)
+	switch {
+	case reason == llama.ReasonFull:
+		return proto.ReasonFull, nil
+	case err != nil:
+		return proto.ReasonNone, err
+	case a.text:
+		return proto.ReasonStopText, nil
+	}
+	return map[llama.Reason]proto.Reason{
+		llama.ReasonStopID: proto.ReasonStopID, llama.ReasonMax: proto.ReasonMax, llama.ReasonStopped: proto.ReasonStopped,
+	}[reason], nil
+}
+
+// emit sends one token as a Step.
+func (a *answer) emit(t llama.Token) error {
+	e := a.e
+	if a.steps > 0 { // the first token comes from the prefill
+		e.decode.tokens++
+		e.decode.seconds += t.Millis / 1000
+	}
+	top := t.Choice
+	n := len(top.TopIDs)
+	for n > 0 && top.TopIDs[n-1] < 0 { // a vocabulary of less than five
+		n--
+	}
+	s := proto.Step{
+		Step: uint32(a.steps), Position: uint32(t.Position), Token: uint32(t.ID),
+		Phase: proto.PhaseDecode, Forced: t.Forced,
+		Text: a.show(t.ID), Bytes: e.tok.Piece(t.ID),
+		Millis: float32(t.Millis), Prob: top.Prob,
+		TopIDs: make([]uint32, n), TopProbs: top.TopProbs[:n], TopTexts: make([]string, n),
+		Ledger: e.state().Ledger, Seed: a.g.Sampling.Seed, Recipe: recipeFull, RecipeVersion: 1,
+	}
+	for i, id := range top.TopIDs[:n] {
+		s.TopIDs[i] = uint32(id)
+		s.TopTexts[i] = e.tok.Decode([]int32{id})
+	}
+	a.steps++
+	e.send(a.id, s)
+	if a.text {
+		return llama.ErrStop
+	}
+	return nil
+}
+
+// recipeFull is the recipe that keeps every token.
+const recipeFull = "full"
+
+// show returns the text that becomes final with a token, and looks for a stop text. The stop text itself is shown, it is
+// the answer's full stop; white space at its end and what comes after it are not.
+func (a *answer) show(id int32) string {
+	if a.e.tok.Control(id) {
+		return a.dec.Flush()
+	}
+	text := a.dec.Push(id)
+	whole := a.tail + text
+	end, longest := -1, 0
+	for _, stop := range a.stops {
+		longest = max(longest, len(stop))
+		if i := strings.Index(whole, stop); i >= 0 && (end < 0 || i+len(stop) < end) {
+			end = i + len(stop)
+		}
+	}
+	if end < 0 {
+		a.tail = whole[len(whole)-min(len(whole), max(0, longest-1)):]
+		return text
+	}
+	a.text = true
+	return strings.TrimRight(text[:max(0, end-len(a.tail))], " \t\r\n")
+}
+
+// cadence thins out progress.
+type cadence struct{ last time.Time }
+
+// now says whether it is time to tell; the end is always told.
+func (c *cadence) now(end bool) bool {
+	t := time.Now()
+	if !end && t.Sub(c.last) < 100*time.Millisecond {
+		return false
+	}
+	c.last = t
+	return true
+}

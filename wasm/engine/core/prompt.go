@@ -1,0 +1,102 @@
+package core
+
+import (
+	"strings"
+
+	"kvlens/wasm/chat"
+	"kvlens/wasm/proto"
+	"kvlens/wasm/tokenizer"
+	"kvlens/wasm/weights"
+)
+
+// prompts knows how the open model wants to be asked. Nil fields are modes that it doesn't have.
+type prompts struct {
+	tok   *tokenizer.Tokenizer
+	chat  *chat.ChatML
+	story *chat.Story
+}
+
+// newPrompts takes the mode from the manifest, and the chat template from the file.
+func newPrompts(tok *tokenizer.Tokenizer, m *weights.Manifest, f *weights.File) (p prompts, err error) {
+	p.tok = tok
+	switch m.Prompt.Mode {
+	case weights.ModeChat:
+		template, _ := f.Meta.String("tokenizer.chat_template")
+		p.chat, err = chat.NewChatML(tok, template)
+	case weights.ModeStory:
+		p.story, err = chat.NewStory(tok, m.Prompt.Templates)
+	}
+	return p, err
+}
+
+// modes lists what the model can be asked in, its own mode first.
+func (p *prompts) modes() []uint8 {
+	var modes []uint8
+	if p.story != nil {
+		modes = append(modes, uint8(proto.Story))
+	}
+	if p.chat != nil {
+		modes = append(modes, uint8(proto.Chat))
+	}
+	return append(modes, uint8(proto.Raw))
+}
+
+// first gives the tokens of a turn that starts a conversation.
+func (p *prompts) first(g proto.Generate) ([]int32, error) {
+	switch {
+	case g.Mode == proto.Story && p.story != nil:
+		if err := said("text", g.Text); err != nil {
+			return nil, err
+		}
+		if err := said("question", g.Question); err != nil {
+			return nil, err
+		}
+		return p.story.First(g.Text, g.Question), nil
+	case g.Mode == proto.Chat && p.chat != nil:
+		if err := said("text", g.Text); err != nil {
+			return nil, err
+		}
+		var messages []chat.Message
+		if g.System != "" {
+			messages = append(messages, chat.Message{Role: "system", Content: g.System})
+		}
+		return p.chat.Render(append(messages, chat.Message{Role: "user", Content: g.Text}), true), nil
+	case g.Mode == proto.Raw:
+		return chat.Raw(p.tok, g.Text), said("text", g.Text)
+	}
+	return nil, badRequest("mode", "the model has no mode %d", g.Mode)
+}
+
+// later gives the tokens of a turn after the token last.
+func (p *prompts) later(g proto.Generate, last int32) ([]int32, error) {
+	switch {
+	case g.Mode == proto.Story && p.story != nil:
+		return p.story.Later(g.Question, last), said("question", g.Question)
+	case g.Mode == proto.Chat && p.chat != nil:
+		return p.chat.Later(g.Text, last), said("text", g.Text)
+	case g.Mode == proto.Raw:
+		return p.tok.Encode(g.Text), said("text", g.Text)
+	}
+	return nil, badRequest("mode", "the model has no mode %d", g.Mode)
+}
+
+// said refuses a text of nothing but white space.
+func said(field, text string) error {
+	if strings.TrimSpace(text) == "" {
+		return proto.Failure{Code: proto.CodeEmpty, Op: "prompt", Msg: field + " is empty", Args: []string{field}}
+	}
+	return nil
+}
+
+// prompt gives the tokens of a turn.
+func (e *engine) prompt(g proto.Generate, later bool) ([]int32, error) {
+	if !later {
+		return e.prompts.first(g)
+	}
+	last, ok := e.session.Pending()
+	if !ok {
+		ids := e.session.IDs()
+		last = ids[len(ids)-1]
+	}
+	return e.prompts.later(g, last)
+}

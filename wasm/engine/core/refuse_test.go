@@ -1,0 +1,130 @@
+package core
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"kvlens/wasm/proto"
+	"kvlens/wasm/step"
+)
+
+func itoa[T uint32 | int](n T) string { return strconv.Itoa(int(n)) }
+
+func TestRefusals(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	manifest, err := os.ReadFile(builtIn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("teach-q8_0.gguf", strings.Repeat("no", 1_828_416/2))
+
+	p := newPage(t, hooks{})
+	p.ask(ask(evening)).fails(proto.CodeBadRequest, "model")
+	p.ask(proto.Reset{}).fails(proto.CodeBadRequest, "model")
+	p.ask(proto.SetMemory{}).fails(proto.CodeBadRequest, "model")
+	for _, c := range []struct {
+		open proto.Open
+		code proto.Code
+		args []string
+	}{
+		{proto.Open{Manifest: filepath.Join(dir, "none.json")}, proto.CodeNetwork, nil},
+		{proto.Open{Manifest: write("empty.json", "{}")}, proto.CodeManifest, []string{"format"}},
+		{proto.Open{Manifest: write("broken.json", string(manifest))}, proto.CodeFormat, []string{"magic"}},
+		{proto.Open{Manifest: builtIn, Backend: "webgpu"}, proto.CodeBackend, nil},
+		{proto.Open{Manifest: builtIn, Memory: proto.Memory{Recipe: "magic"}}, proto.CodeBadRequest, []string{"recipe"}},
+		{proto.Open{Manifest: builtIn, Memory: proto.Memory{Cap: math.MaxUint64}}, proto.CodeBadRequest, []string{"cap"}},
+		{proto.Open{Manifest: strings.Repeat("x", maxText+1)}, proto.CodeBadRequest, []string{"manifest"}},
+	} {
+		p.ask(c.open).fails(c.code, c.args...)
+	}
+	p.ask(proto.Open{Manifest: builtIn}).ok()
+	p.ask(proto.Open{Manifest: builtIn}).fails(proto.CodeBadRequest, "model")
+	p.ask(proto.SetMemory{Memory: proto.Memory{Cap: 1 << 62}}).fails(proto.CodeBadRequest, "cap")
+
+	nan := float32(math.NaN())
+	for _, c := range []struct {
+		change func(*proto.Generate)
+		code   proto.Code
+		arg    string
+	}{
+		{func(g *proto.Generate) { g.Max = 0 }, proto.CodeBadRequest, "max"},
+		{func(g *proto.Generate) { g.Max = math.MaxUint32 }, proto.CodeBadRequest, "max"},
+		{func(g *proto.Generate) { g.Mode = 9 }, proto.CodeBadRequest, "mode"},
+		{func(g *proto.Generate) { g.Mode = proto.Chat }, proto.CodeBadRequest, "mode"},
+		{func(g *proto.Generate) { g.Forced = []uint32{1951} }, proto.CodeBadRequest, "forced"},
+		{func(g *proto.Generate) { g.Sampling.Temperature = nan }, proto.CodeBadRequest, "temperature"},
+		{func(g *proto.Generate) { g.Sampling.Temperature = -1 }, proto.CodeBadRequest, "temperature"},
+		{func(g *proto.Generate) { g.Sampling.TopP = 1.5 }, proto.CodeBadRequest, "top_p"},
+		{func(g *proto.Generate) { g.Sampling.MinP = nan }, proto.CodeBadRequest, "min_p"},
+		{func(g *proto.Generate) { g.Sampling.Repeat = float32(math.Inf(1)) }, proto.CodeBadRequest, "repeat"},
+		{func(g *proto.Generate) { g.Text = strings.Repeat("x", maxText+1) }, proto.CodeBadRequest, "text"},
+		{func(g *proto.Generate) { g.Text = " \n" }, proto.CodeEmpty, "text"},
+		{func(g *proto.Generate) { g.Question = "" }, proto.CodeEmpty, "question"},
+		{func(g *proto.Generate) { g.Mode, g.Text = proto.Raw, "" }, proto.CodeEmpty, "text"},
+	} {
+		g := ask(evening)
+		c.change(&g)
+		p.ask(g).fails(c.code, c.arg)
+	}
+	if o := p.ask(ask(evening)).ok(); o.text() != " a sandwich." {
+		t.Errorf("after all that the answer is %q", o.text())
+	}
+}
+
+func TestBrokenPackets(t *testing.T) {
+	p := newPage(t, hooks{})
+	for _, packet := range [][]byte{nil, {1, 2, 3}, {99, 0, 0, 0, 7, 0, 0, 0}, {18, 0, 0, 0, 7, 0, 0, 0, 255, 255, 255, 255}} {
+		if err := p.conn.Send(packet); err != nil {
+			t.Fatal(err)
+		}
+		if f, _ := p.next().msg.(proto.Failure); f.Code != proto.CodeBadRequest {
+			t.Errorf("% x was answered by %+v", packet, f)
+		}
+	}
+	p.send(5, proto.Done{})
+	if e := p.next(); e.id != 5 || e.msg.(proto.Failure).Args[0] != "kind" {
+		t.Errorf("an event was answered by %+v", e)
+	}
+	p.ask(proto.Ping{}).ok()
+}
+
+func TestOtherBuild(t *testing.T) {
+	p := newPage(t, hooks{})
+	p.send(0, proto.Hello{Version: proto.Version, Build: "b2"})
+	if f, _ := p.next().msg.(proto.Failure); f.Code != proto.CodeVersion || f.Args[0] != "b2" || f.Args[1] != build {
+		t.Errorf("another build was answered by %+v", f)
+	}
+}
+
+// TestPanic: a defect of ours ends the request, not the engine.
+func TestPanic(t *testing.T) {
+	left := 1
+	p := opened(t, hooks{backend: func(b step.Backend) step.Backend {
+		return &watched{Backend: b, run: func(_ *step.Args, op int) {
+			if op == 9 && left > 0 {
+				left--
+				panic("ouch")
+			}
+		}}
+	}})
+	o := p.ask(ask(evening))
+	if o.failure == nil || o.failure.Code != proto.CodeInternal || !strings.Contains(o.failure.Msg, "ouch") {
+		t.Fatalf("got %+v", o.failure)
+	}
+	p.ask(ask(evening)).fails(proto.CodeBadRequest, "model")
+	p.ask(proto.Open{Manifest: builtIn}).ok()
+	if o := p.ask(ask(evening)).ok(); o.text() != " a sandwich." {
+		t.Errorf("after opening again the answer is %q", o.text())
+	}
+}

@@ -1,0 +1,145 @@
+package core
+
+import (
+	"runtime"
+	"runtime/debug"
+	"slices"
+
+	"kvlens/wasm/llama"
+	"kvlens/wasm/proto"
+)
+
+// rate is tokens per second of the last turn.
+type rate struct {
+	tokens  int
+	seconds float64
+}
+
+func (r rate) value() float32 {
+	if r.tokens <= 0 || r.seconds <= 0 {
+		return 0
+	}
+	return float32(float64(r.tokens) / r.seconds)
+}
+
+// state describes the session, and keeps the description for GetState.
+func (e *engine) state() proto.State {
+	s := proto.State{
+		Reserved: e.Reserved(), Ledger: e.ledger(),
+		PrefillRate: e.prefill.value(), DecodeRate: e.decode.value(),
+	}
+	if e.session != nil {
+		s.Stored, s.Position = uint32(e.session.Stored()), uint32(e.session.Position())
+		s.Room, s.Cap = uint32(e.session.Room()), uint64(e.session.Cap())
+		s.Context = uint32(e.model.Config().Context)
+	}
+	e.mu.Lock()
+	e.latest = s
+	e.mu.Unlock()
+	return s
+}
+
+// ledger is the kinds that hold or held something.
+func (e *engine) ledger() []proto.LedgerRow {
+	var rows []proto.LedgerRow
+	for kind, r := range e.led.Rows() {
+		if r.Peak > 0 {
+			rows = append(rows, proto.LedgerRow{
+				Kind: uint8(kind), Logical: uint64(r.Logical), Allocated: uint64(r.Allocated), Peak: uint64(r.Peak),
+			})
+		}
+	}
+	return slices.Clip(rows)
+}
+
+// newSession replaces the session. The old arena goes before the new one comes, so that the two never stand side by
+// side; if the new one cannot be had, the old settings are set up again.
+func (e *engine) newSession(m proto.Memory) error {
+	old := e.memory
+	err := e.makeSession(m)
+	if err != nil && e.session == nil && m != old {
+		if again := e.makeSession(old); again != nil {
+			return again
+		}
+	}
+	return err
+}
+
+func (e *engine) makeSession(m proto.Memory) error {
+	o := llama.SessionOptions{Cap: int64(m.Cap), F32: m.F32}
+	if e.session != nil {
+		e.session.Close()
+		e.session = nil
+		runtime.GC() // the new arena can take the old one's place
+	}
+	s, err := e.model.NewSession(o)
+	if err != nil {
+		return err
+	}
+	e.session, e.memory = s, m
+	e.prefill, e.decode = rate{}, rate{}
+	e.limitGarbage()
+	return nil
+}
+
+// garbage is how many bytes may lie around until the collector runs. WASM memory never shrinks, so what is once used as
+// garbage is lost to the reader.
+const garbage = 8 << 20
+
+// limitGarbage sets the collector's percentage by what is alive.
+func (e *engine) limitGarbage() {
+	if e.Reserved() == 0 {
+		return
+	}
+	live := int64(4 << 20) // the program's own
+	for _, r := range e.led.Rows() {
+		live += r.Allocated
+	}
+	debug.SetGCPercent(int(min(100, max(4, garbage*100/live))))
+}
+
+// close frees session, model and backend.
+func (e *engine) close() {
+	if e.session != nil {
+		e.session.Close()
+	}
+	if e.model != nil {
+		e.model.Close()
+	}
+	if e.backend != nil {
+		_ = e.backend.Close()
+	}
+	e.session, e.model, e.backend, e.tok, e.manifest, e.prompts = nil, nil, nil, nil, nil, prompts{}
+	runtime.GC()
+}
+
+// setMemory empties the cache, also where the settings stay the same.
+func (e *engine) setMemory(j job, m proto.Memory) error {
+	if err := e.needModel(); err != nil {
+		return err
+	}
+	if err := checkMemory(m); err != nil {
+		return err
+	}
+	if err := e.newSession(m); err != nil {
+		return err
+	}
+	e.send(j.id, e.state())
+	return nil
+}
+
+func (e *engine) reset(j job) error {
+	if err := e.needModel(); err != nil {
+		return err
+	}
+	e.session.Reset()
+	e.send(j.id, e.state())
+	return nil
+}
+
+func (e *engine) needModel() error {
+	if e.session == nil {
+		return badRequest("model", "no model is open")
+	}
+	return nil
+}
