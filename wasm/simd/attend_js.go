@@ -49,29 +49,30 @@ type Rows struct {
 }
 
 // WorkFor is the scratch of an attention in floats.
-func WorkFor(rows, heads, dim int) int { return 2*rows*heads + 2*tile*(dim+1) }
+func WorkFor(rows, heads, dim int) int { return 2*rows*heads + tile*(3+2*dim) }
 
 // Attend is the softmax over the live slots of p and the visible rows of r of q's logits, times the values. Either may be
 // empty; a query that sees nothing gets zeros. Dim is a multiple of 8.
 func Attend(q *Queries, p *Pages, r *Rows) {
 	q.check()
 	p.check(q.Dim)
-	state, work := q.Work[:2*q.Rows*q.Heads], q.Work[2*q.Rows*q.Heads:]
-	rows, heads, stride, dim := int32(q.Rows), int32(q.Heads), int32(q.Stride), int32(q.Dim)
-	attendStart(&q.Out[0], &state[0], rows, heads, stride, dim)
-	if p.Slots > 0 {
-		attendPages(&q.Q[0], &q.Out[0], &state[0], rows, heads, stride, dim, q.Scale,
-			&p.Arena[0], &p.Keys[0], int32(p.KeyLanes), flag(p.KeyHalf), &p.Values[0], int32(p.ValueLanes), flag(p.ValueHalf),
-			&p.Positions[0], int32(p.Slots), &work[0])
-	}
+	rows := 0
 	if len(r.K) > 0 {
-		n := r.First + q.Rows
-		need("new keys", len(r.K), (n-1)*r.Stride+q.Dim)
-		need("new values", len(r.V), (n-1)*r.Stride+q.Dim)
-		attendRows(&q.Q[0], &q.Out[0], &state[0], rows, heads, stride, dim, q.Scale,
-			&r.K[0], &r.V[0], int32(r.Stride), int32(n), int32(r.First+1), &work[0])
+		rows = r.First + q.Rows
+		need("new keys", len(r.K), (rows-1)*r.Stride+q.Dim)
+		need("new values", len(r.V), (rows-1)*r.Stride+q.Dim)
 	}
-	attendEnd(&q.Out[0], &state[0], rows, heads, stride, dim)
+	attend(&q.Q[0], &q.Out[0], int32(q.Rows), int32(q.Heads), int32(q.Stride), int32(q.Dim), q.Scale,
+		first(p.Arena), first(p.Keys), int32(p.KeyLanes), flag(p.KeyHalf), first(p.Values), int32(p.ValueLanes), flag(p.ValueHalf),
+		first(p.Positions), int32(p.Slots), first(r.K), first(r.V), int32(r.Stride), int32(rows), int32(r.First+1), &q.Work[0])
+}
+
+// first points to the first element, if there is one.
+func first[T any](s []T) *T {
+	if len(s) == 0 {
+		return nil
+	}
+	return &s[0]
 }
 
 func (q *Queries) check() {

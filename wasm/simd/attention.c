@@ -9,7 +9,7 @@ static const uint32_t dead = 0xFFFFFFFF;
 
 // queries are what attends: rows × heads vectors of dim floats, row t and head g at t·stride + g·dim. out is laid out
 // alike and holds the weighted values, not yet divided by their weight. state holds, per query, the largest logit so
-// far and the sum of weights; score is scratch for two rows of a tile.
+// far and the sum of weights; score is scratch for three rows of a tile.
 typedef struct {
   const float *q;
   float *out, *state, *score;
@@ -21,25 +21,36 @@ INLINE int offset(const queries *a, int i) { return i / a->heads * a->stride + i
 
 INLINE int least(int a, int b) { return a < b ? a : b; }
 
-// scores writes the logits of count queries for n keys.
+// dots gives the products of count queries with two keys: lanes 0 and 1 of pair[i] add up to query i's with the first
+// key, lanes 2 and 3 to that with the second.
+INLINE void dots(int count, int dim, const float *const *q, const float *k0, const float *k1, v128_t *pair) {
+  v128_t a[3], b[3];
+  UNROLL for (int i = 0; i < count; i++) a[i] = b[i] = wasm_f32x4_splat(0);
+  for (int d = 0; d < dim; d += 4) {
+    v128_t u = wasm_v128_load(k0 + d), v = wasm_v128_load(k1 + d);
+    UNROLL for (int i = 0; i < count; i++) {
+      v128_t x = wasm_v128_load(q[i] + d);
+      a[i] = wasm_f32x4_add(a[i], wasm_f32x4_mul(x, u));
+      b[i] = wasm_f32x4_add(b[i], wasm_f32x4_mul(x, v));
+    }
+  }
+  UNROLL for (int i = 0; i < count; i++) pair[i] =
+      wasm_f32x4_add(wasm_i32x4_shuffle(a[i], b[i], 0, 1, 4, 5), wasm_i32x4_shuffle(a[i], b[i], 2, 3, 6, 7));
+}
+
+// scores writes the logits of count queries for n keys, and something for the keys that fill the last vector.
 INLINE void scores(const queries *a, int count, const float *const *q, const float *k, int kstride, int n) {
   for (int j = 0; j < n; j += 4) {
     const float *key[4];
-    v128_t acc[8];
+    v128_t first[3], second[3];
     UNROLL for (int u = 0; u < 4; u++) key[u] = k + least(j + u, n - 1) * kstride;
-    UNROLL for (int u = 0; u < 4 * count; u++) acc[u] = wasm_f32x4_splat(0);
-    for (int d = 0; d < a->dim; d += 4) {
-      v128_t qv[2];
-      UNROLL for (int i = 0; i < count; i++) qv[i] = wasm_v128_load(q[i] + d);
-      UNROLL for (int u = 0; u < 4; u++) {
-        v128_t kv = wasm_v128_load(key[u] + d);
-        UNROLL for (int i = 0; i < count; i++) acc[4 * i + u] =
-            wasm_f32x4_add(acc[4 * i + u], wasm_f32x4_mul(qv[i], kv));
-      }
+    dots(count, a->dim, q, key[0], key[1], first);
+    dots(count, a->dim, q, key[2], key[3], second);
+    UNROLL for (int i = 0; i < count; i++) {
+      v128_t even = wasm_i32x4_shuffle(first[i], second[i], 0, 2, 4, 6);
+      v128_t odd = wasm_i32x4_shuffle(first[i], second[i], 1, 3, 5, 7);
+      wasm_v128_store(a->score + i * tile + j, wasm_f32x4_mul(wasm_f32x4_add(even, odd), wasm_f32x4_splat(a->scale)));
     }
-    UNROLL for (int i = 0; i < count; i++)
-      wasm_v128_store(a->score + i * tile + j, wasm_f32x4_mul(sums(acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]),
-                                                              wasm_f32x4_splat(a->scale)));
   }
 }
 
@@ -76,80 +87,46 @@ INLINE void values(int count, int width, float *const *out, const float *factor,
   UNROLL for (int i = 0; i < count; i++) UNROLL for (int d = 0; d < width; d++) acc[width * i + d] =
       wasm_f32x4_mul(wasm_v128_load(out[i] + 4 * d), wasm_f32x4_splat(factor[i]));
   for (int j = 0; j < n; j++, v += vstride) {
-    v128_t p[2];
+    v128_t p[3];
     UNROLL for (int i = 0; i < count; i++) p[i] = splat(score + i * tile + j);
     UNROLL for (int d = 0; d < width; d++) {
-      v128_t vv = wasm_v128_load(v + 4 * d);
+      v128_t x = wasm_v128_load(v + 4 * d);
       UNROLL for (int i = 0; i < count; i++) acc[width * i + d] =
-          wasm_f32x4_add(acc[width * i + d], wasm_f32x4_mul(p[i], vv));
+          wasm_f32x4_add(acc[width * i + d], wasm_f32x4_mul(p[i], x));
     }
   }
   UNROLL for (int i = 0; i < count; i++) UNROLL for (int d = 0; d < width; d++)
       wasm_v128_store(out[i] + 4 * d, acc[width * i + d]);
 }
 
-// some lets count queries from number i on see one tile; query row t sees its first least(n, first + t) keys.
-INLINE void some(const queries *a, int count, int i, const float *k, const float *v, int stride, int n, int first) {
-  const float *q[2];
-  float *out[2], factor[2];
-  int see[2];
+// see lets count queries from number i on see one tile; query row t sees its first least(n, first + t) keys.
+INLINE void see(const queries *a, int count, int i, const float *k, const float *v, int stride, int n, int first) {
+  const float *q[3];
+  float *out[3], factor[3];
+  const int most = least(n, first + (i + count - 1) / a->heads); // later rows see more
+  if (most <= 0) return;
   UNROLL for (int u = 0; u < count; u++) {
     q[u] = a->q + offset(a, i + u);
     out[u] = a->out + offset(a, i + u);
-    see[u] = least(n, first + (i + u) / a->heads);
   }
-  const int most = see[count - 1]; // rows only see more, later
-  if (most <= 0) return;
   scores(a, count, q, k, stride, most);
-  UNROLL for (int u = 0; u < count; u++) factor[u] =
-      see[u] <= 0 ? 1 : weigh(a->score + u * tile, see[u], (most + 3) & ~3, a->state + 2 * (i + u));
-  if (see[0] <= 0)
-    for (int j = 0; j < most; j++) a->score[j] = 0;
+  UNROLL for (int u = 0; u < count; u++) {
+    const int visible = least(n, first + (i + u) / a->heads);
+    factor[u] = weigh(a->score + u * tile, visible, (most + 3) & ~3, a->state + 2 * (i + u));
+  }
+  // As many at a time as the registers hold.
+  const int width = count == 3 ? 2 : 4;
   int d = 0;
-  for (; d + 16 <= a->dim; d += 16) {
-    float *at[2];
+  for (; d + 4 * width <= a->dim; d += 4 * width) {
+    float *at[3];
     UNROLL for (int u = 0; u < count; u++) at[u] = out[u] + d;
-    values(count, 4, at, factor, a->score, v + d, stride, most);
+    values(count, width, at, factor, a->score, v + d, stride, most);
   }
   for (; d < a->dim; d += 4) {
-    float *at[2];
+    float *at[3];
     UNROLL for (int u = 0; u < count; u++) at[u] = out[u] + d;
     values(count, 1, at, factor, a->score, v + d, stride, most);
   }
-}
-
-INLINE void attend(const queries *a, const float *k, const float *v, int stride, int n, int first) {
-  int i = 0;
-  for (; i + 2 <= a->rows * a->heads; i += 2) some(a, 2, i, k, v, stride, n, first);
-  if (i < a->rows * a->heads) some(a, 1, i, k, v, stride, n, first);
-}
-
-// attend_start clears what the queries have summed.
-EXPORT(attend_start)(float *out, float *state, int rows, int heads, int stride, int dim) {
-  for (int t = 0; t < rows; t++)
-    for (int d = 0; d < heads * dim; d += 4) wasm_v128_store(out + t * stride + d, wasm_f32x4_splat(0));
-  for (int i = 0; i < rows * heads; i++) {
-    state[2 * i] = -__builtin_inff();
-    state[2 * i + 1] = 0;
-  }
-}
-
-// attend_end divides by the sum of weights.
-EXPORT(attend_end)(float *out, const float *state, int rows, int heads, int stride, int dim) {
-  for (int i = 0; i < rows * heads; i++) {
-    v128_t by = wasm_f32x4_splat(state[2 * i + 1] > 0 ? 1 / state[2 * i + 1] : 0);
-    float *o = out + i / heads * stride + i % heads * dim;
-    for (int d = 0; d < dim; d += 4) wasm_v128_store(o + d, wasm_f32x4_mul(wasm_v128_load(o + d), by));
-  }
-}
-
-// attend_rows attends over n keys and values that are floats, row j at j·kvstride; query row t sees the first
-// first + t of them. work holds 2·tile floats.
-EXPORT(attend_rows)(const float *q, float *out, float *state, int rows, int heads, int stride, int dim, float scale,
-                    const float *k, const float *v, int kvstride, int n, int first, float *work) {
-  const queries a = {q, out, state, work, rows, heads, stride, dim, scale};
-  for (int j = 0; j < n; j += tile)
-    attend(&a, k + j * kvstride, v + j * kvstride, kvstride, least(tile, n - j), first - j);
 }
 
 // lane copies or converts one lane of a page.
@@ -167,26 +144,60 @@ INLINE void lane(const uint8_t *page, int index, int half, int dim, float *out) 
   }
 }
 
-// attend_pages attends over the live slots of one list. The tables hold the offset of each page from the arena's start
-// in words; pages have key_lanes and value_lanes lanes. work holds 2·tile·(dim + 1) floats.
-EXPORT(attend_pages)(const float *q, float *out, float *state, int rows, int heads, int stride, int dim, float scale,
-                     const uint8_t *arena, const uint32_t *keys, int key_lanes, int key_half, const uint32_t *vals,
-                     int value_lanes, int value_half, const uint32_t *positions, int slots, float *work) {
-  float *k = work + 2 * tile, *v = k + tile * dim;
-  const queries a = {q, out, state, work, rows, heads, stride, dim, scale};
-  int n = 0, kp = 0, kl = 0, vp = 0, vl = 0; // tokens in the tile; page and lane of the slot's key and value
-  for (int s = 0; s < slots; s++) {
-    const uint32_t *position = (const uint32_t *)arena + positions[s / pos_lanes] + s % pos_lanes;
-    if (*position != dead) {
-      lane(arena + 4 * keys[kp], kl, key_half, dim, k + n * dim);
-      lane(arena + 4 * vals[vp], vl, value_half, dim, v + n * dim);
-      n++;
+// attend is the whole of it. First come the live slots of one list: the tables hold the offset of each page from the
+// arena's start in words; pages have key_lanes and value_lanes lanes. Then come rows keys and values k, v that are
+// floats, row j at j·kvstride; query row t sees the first seen + t of them. A query that sees nothing gets zeros. work
+// holds 2·rows·heads + tile·(3 + 2·dim) floats.
+EXPORT(attend)(const float *q, float *out, int rows, int heads, int stride, int dim, float scale, const uint8_t *arena,
+               const uint32_t *keys, int key_lanes, int key_half, const uint32_t *vals, int value_lanes, int value_half,
+               const uint32_t *positions, int slots, const float *k, const float *v, int kvstride, int kvrows, int seen,
+               float *work) {
+  float *state = work, *score = work + 2 * rows * heads, *key = score + 3 * tile, *value = key + tile * dim;
+  const queries a = {q, out, state, score, rows, heads, stride, dim, scale};
+  const int count = rows * heads;
+  for (int i = 0; i < count; i++) {
+    for (int d = 0; d < dim; d += 4) wasm_v128_store(out + offset(&a, i) + d, wasm_f32x4_splat(0));
+    state[2 * i] = -0x1.fffffep127f; // less than any logit, and finite: a difference to it is a number
+    state[2 * i + 1] = 0;
+  }
+  int kp = 0, kl = 0, vp = 0, vl = 0; // page and lane of the slot's key and value
+  for (int slot = 0, row = 0; slot < slots || row < kvrows;) {
+    const float *tk = key, *tv = value;
+    int n = 0, tstride = dim, first = tile;
+    if (slot < slots) {
+      for (; slot < slots && n < tile; slot++) {
+        const uint32_t *position = (const uint32_t *)arena + positions[slot / pos_lanes] + slot % pos_lanes;
+        if (*position != dead) {
+          lane(arena + 4 * keys[kp], kl, key_half, dim, key + n * dim);
+          lane(arena + 4 * vals[vp], vl, value_half, dim, value + n * dim);
+          n++;
+        }
+        if (++kl == key_lanes) kl = 0, kp++;
+        if (++vl == value_lanes) vl = 0, vp++;
+      }
+    } else {
+      tk = k + row * kvstride, tv = v + row * kvstride, tstride = kvstride;
+      n = least(tile, kvrows - row);
+      first = seen - row;
+      row += n;
     }
-    if (++kl == key_lanes) kl = 0, kp++;
-    if (++vl == value_lanes) vl = 0, vp++;
-    if (n == tile || (n > 0 && s == slots - 1)) {
-      attend(&a, k, v, dim, n, n);
-      n = 0;
+    for (int i = 0; i < count;) {
+      const int left = count - i;
+      if (left == 3 || left > 4) {
+        see(&a, 3, i, tk, tv, tstride, n, first);
+        i += 3;
+      } else if (left > 1) {
+        see(&a, 2, i, tk, tv, tstride, n, first);
+        i += 2;
+      } else {
+        see(&a, 1, i, tk, tv, tstride, n, first);
+        i++;
+      }
     }
+  }
+  for (int i = 0; i < count; i++) {
+    float *o = out + offset(&a, i);
+    v128_t by = wasm_f32x4_splat(state[2 * i + 1] > 0 ? 1 / state[2 * i + 1] : 0);
+    for (int d = 0; d < dim; d += 4) wasm_v128_store(o + d, wasm_f32x4_mul(wasm_v128_load(o + d), by));
   }
 }

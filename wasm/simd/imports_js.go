@@ -42,21 +42,8 @@ func rmsnorm(out, x, w *float32, n int32, eps float32)
 //go:noescape
 func silumul(gate, up *float32, n int32)
 
-//go:wasmimport simd attend_start
+//go:wasmimport simd attend
 //go:noescape
-func attendStart(out, state *float32, rows, heads, stride, dim int32)
-
-//go:wasmimport simd attend_pages
-//go:noescape
-func attendPages(q, out, state *float32, rows, heads, stride, dim int32, scale float32,
+func attend(q, out *float32, rows, heads, stride, dim int32, scale float32,
 	arena *uint8, keys *uint32, keyLanes, keyHalf int32, values *uint32, valueLanes, valueHalf int32,
-	positions *uint32, slots int32, work *float32)
-
-//go:wasmimport simd attend_rows
-//go:noescape
-func attendRows(q, out, state *float32, rows, heads, stride, dim int32, scale float32,
-	k, v *float32, kvStride, n, first int32, work *float32)
-
-//go:wasmimport simd attend_end
-//go:noescape
-func attendEnd(out, state *float32, rows, heads, stride, dim int32)
+	positions *uint32, slots int32, k, v *float32, kvStride, kvRows, seen int32, work *float32)
