@@ -12,9 +12,10 @@ var inf = float32(math.Inf(1))
 // softmax in float64 is the definition that the sampler is checked against.
 func softmax(logits []float32, temperature float64) []float64 {
 	p := make([]float64, len(logits))
+	peak := slices.Max(logits)
 	var sum float64
 	for i, v := range logits {
-		p[i] = math.Exp(float64(v-slices.Max(logits)) / temperature)
+		p[i] = math.Exp(float64(v-peak) / temperature)
 		sum += p[i]
 	}
 	for i := range p {
