@@ -86,7 +86,7 @@ func (m *Manifest) check() error {
 			return &ManifestError{f.field, "must be a short text without control characters"}
 		}
 	}
-	if !hash(m.SHA256) {
+	if !hexSum(m.SHA256) {
 		return &ManifestError{"sha256", "must be 64 lower-case hex digits"}
 	}
 	if err := m.checkParts(); err != nil {
@@ -125,7 +125,7 @@ func (m *Manifest) checkParts() error {
 		if p.Size < 1 || p.Size > MaxPart {
 			return &ManifestError{field("size"), fmt.Sprintf("%d bytes, must be 1 to %d", p.Size, MaxPart)}
 		}
-		if !hash(p.SHA256) {
+		if !hexSum(p.SHA256) {
 			return &ManifestError{field("sha256"), "must be 64 lower-case hex digits"}
 		}
 		sum += p.Size
@@ -179,7 +179,7 @@ func plain(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7F }) < 0
 }
 
-func hash(s string) bool {
+func hexSum(s string) bool {
 	b, err := hex.DecodeString(s)
 	return err == nil && len(b) == 32 && strings.ToLower(s) == s
 }
