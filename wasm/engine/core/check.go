@@ -9,9 +9,10 @@ import (
 
 // Limits of what a request may ask for.
 const (
-	maxText   = 1 << 20 // bytes of one text
-	maxTokens = 1 << 20
-	maxCap    = 1 << 30 // bytes of the arena: more would not fit beside the weights in a 32-bit memory
+	maxText      = 1 << 20 // bytes of one text
+	maxTokens    = 1 << 20
+	maxManifests = 100
+	maxCap       = 1 << 30 // bytes of the arena: more would not fit beside the weights in a 32-bit memory
 )
 
 func badRequest(field, format string, args ...any) proto.Failure {

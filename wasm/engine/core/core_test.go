@@ -2,9 +2,10 @@ package core
 
 import (
 	"context"
+	"io"
 	"os"
-	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,31 +22,16 @@ const (
 	builtIn = "../../../web/static/models/teach.json"
 )
 
-// files is a store over the file system.
+// files is the network: addresses are paths.
 type files struct{}
 
-func (files) Get(_ context.Context, path string, progress func(proto.Progress)) (*Stored, error) {
-	data, err := os.ReadFile(path)
+func (files) Get(_ context.Context, path string, _ weights.Caching) (*weights.Response, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return nil, proto.Failure{Code: proto.CodeNetwork, Op: "get", Msg: err.Error()}
+		return &weights.Response{Status: 404, Body: io.NopCloser(strings.NewReader(""))}, nil
 	}
-	m, err := weights.ReadManifest(data)
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.Open(filepath.Join(filepath.Dir(path), m.Parts[0].Name))
-	if err != nil {
-		return nil, err
-	}
-	progress(proto.Progress{Stage: proto.StageFetch, Done: uint64(m.Size), Total: uint64(m.Size)})
-	return &Stored{Manifest: m, Data: f, Close: func() { _ = f.Close() }}, nil
+	return &weights.Response{Status: 200, Body: f}, nil
 }
-
-func (files) List(_ context.Context, manifests []string) (proto.Models, error) {
-	return proto.Models{Manifest: manifests}, nil
-}
-
-func (files) Delete(context.Context, string) error { return nil }
 
 // page is the page's end of an engine.
 type page struct {
@@ -68,7 +54,7 @@ func newPage(t *testing.T, h hooks) *page {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		_ = Serve(context.Background(), theirs, Config{
-			Build: build, Store: files{}, Yield: h.yield,
+			Build: build, Store: weights.NewStore(weights.NewMemoryFS(), files{}), Yield: h.yield,
 			Backend: func(_ context.Context, name string, _ bool, led *cache.Ledger) (step.Backend, string, error) {
 				p.led = led
 				if name == "webgpu" {
@@ -142,6 +128,7 @@ type outcome struct {
 	stages  []proto.Stage
 	steps   []proto.Step
 	state   proto.State
+	models  proto.Models
 	done    proto.Done
 	failure *proto.Failure
 }
@@ -179,6 +166,8 @@ func (p *page) wait(id uint32, each func(event)) *outcome {
 			o.steps = append(o.steps, m)
 		case proto.State:
 			o.state = m
+		case proto.Models:
+			o.models = m
 		case proto.Done:
 			o.done = m
 			return o

@@ -15,7 +15,8 @@ import (
 	"kvlens/wasm/weights"
 )
 
-// failure maps an error to what the page can word.
+// failure maps an error to what the page can word. Args are fields by name, or numbers: for CodeTooLong tokens asked and
+// room and the cap in bytes, for CodeQuota bytes needed and free, for CodeNetwork the address and the status.
 func failure(op string, err error) proto.Failure {
 	f := proto.Failure{Code: proto.CodeInternal, Op: op, Msg: err.Error()}
 	var (
@@ -25,6 +26,9 @@ func failure(op string, err error) proto.Failure {
 		words    *tokenizer.FormatError
 		manifest *weights.ManifestError
 		param    *sample.ParamError
+		fetch    *weights.FetchError
+		hash     *weights.HashError
+		quota    *weights.QuotaError
 	)
 	switch {
 	case errors.As(err, &own):
@@ -39,6 +43,12 @@ func failure(op string, err error) proto.Failure {
 		f.Code, f.Args = proto.CodeFormat, []string{"tokenizer.chat_template"}
 	case errors.As(err, &manifest):
 		f.Code, f.Args = proto.CodeManifest, []string{manifest.Field}
+	case errors.As(err, &fetch):
+		f.Code, f.Args = proto.CodeNetwork, []string{fetch.URL, strconv.Itoa(fetch.Status)}
+	case errors.As(err, &hash):
+		f.Code, f.Args = proto.CodeHash, []string{hash.Part}
+	case errors.As(err, &quota):
+		f.Code, f.Args = proto.CodeQuota, []string{decimal(quota.Need), decimal(quota.Free)}
 	case errors.As(err, &param):
 		f.Code, f.Args = proto.CodeBadRequest, []string{param.Field}
 	case errors.Is(err, sample.ErrLogits):
@@ -53,9 +63,11 @@ func failure(op string, err error) proto.Failure {
 func tooLong(asked, room int, capBytes int64) proto.Failure {
 	return proto.Failure{
 		Code: proto.CodeTooLong, Op: "prompt", Msg: fmt.Sprintf("%d tokens, room for %d", asked, room),
-		Args: []string{strconv.Itoa(asked), strconv.Itoa(room), strconv.FormatInt(capBytes, 10)},
+		Args: []string{strconv.Itoa(asked), strconv.Itoa(room), decimal(capBytes)},
 	}
 }
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 // op names a request in failures.
 func op(m proto.Request) string { return reflect.TypeOf(m).Name() }

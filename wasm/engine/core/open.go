@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"io"
 	"runtime"
 
 	"kvlens/cache"
@@ -13,22 +12,6 @@ import (
 	"kvlens/wasm/tokenizer"
 	"kvlens/wasm/weights"
 )
-
-// Store keeps models for the next visit, or for this one where there is no storage.
-type Store interface {
-	// Get brings a model in: what is not stored is fetched and verified.
-	Get(ctx context.Context, manifest string, progress func(proto.Progress)) (*Stored, error)
-	List(ctx context.Context, manifests []string) (proto.Models, error)
-	Delete(ctx context.Context, manifest string) error
-}
-
-// Stored is a whole, verified model.
-type Stored struct {
-	Manifest *weights.Manifest
-	Data     io.ReaderAt
-	Kept     bool // for the next visit
-	Close    func()
-}
 
 // open loads a model and makes an empty session. If it fails or is stopped, the engine is as empty as before.
 func (e *engine) open(j job, o proto.Open) (err error) {
@@ -44,12 +27,12 @@ func (e *engine) open(j job, o proto.Open) (err error) {
 		}
 	}()
 	tell := e.progress(j)
-	stored, err := e.Store.Get(j.ctx, o.Manifest, tell)
+	stored, err := e.fetch(j.ctx, o.Manifest, tell)
 	if err != nil {
 		return err
 	}
 	defer stored.Close()
-	f, err := weights.Open(stored.Data, stored.Manifest.Size)
+	f, err := stored.File()
 	if err != nil {
 		return err
 	}
@@ -89,8 +72,19 @@ func (e *engine) open(j job, o proto.Open) (err error) {
 	if err := e.makeSession(o.Memory); err != nil {
 		return err
 	}
-	e.send(j.id, e.describe(f, stored, why))
+	e.send(j.id, e.describe(f, why))
 	return nil
+}
+
+// fetch brings a model in. What is stored already is not fetched again.
+func (e *engine) fetch(ctx context.Context, manifest string, tell func(proto.Progress)) (*weights.Model, error) {
+	tell(proto.Progress{Stage: proto.StageStore})
+	return e.Store.Open(ctx, manifest, func(p weights.Progress) {
+		tell(proto.Progress{
+			Stage: proto.StageFetch, Done: uint64(p.Done), Total: uint64(p.Total),
+			Resumed: uint64(p.Resumed), Refetched: uint32(p.Refetched),
+		})
+	})
 }
 
 // progress sends progress of one request, not more often than anybody can read.
@@ -106,16 +100,16 @@ func (e *engine) progress(j job) func(proto.Progress) {
 }
 
 // describe is what the page gets to know of a model.
-func (e *engine) describe(f *weights.File, s *Stored, why string) proto.Opened {
+func (e *engine) describe(f *weights.File, why string) proto.Opened {
 	c, info := e.model.Config(), e.backend.Info()
 	arch, _ := f.Meta.String("general.architecture")
 	o := proto.Opened{
-		Name: s.Manifest.Name, Licence: s.Manifest.Licence, Source: s.Manifest.Source, Arch: arch, FileType: fileType(f),
+		Name: e.manifest.Name, Licence: e.manifest.Licence, Source: e.manifest.Source, Arch: arch, FileType: fileType(f),
 		Layers: uint32(c.Layers), Heads: uint32(c.Heads), KVHeads: uint32(c.KVHeads), HeadDim: uint32(c.HeadDim),
 		Hidden: uint32(c.Hidden), FFN: uint32(c.FFN), Vocab: uint32(c.Vocab), Context: uint32(c.Context),
 		FileBytes: uint64(f.Size), TokenBytes: e.tokenBytes(), Modes: e.prompts.modes(),
 		Backend: info.Name, BackendDetail: info.Detail, BackendWhy: why,
-		OPFS: s.Kept, State: e.state(),
+		OPFS: e.Store.Kept(), State: e.state(),
 	}
 	for _, t := range f.Tensors {
 		o.Params += uint64(t.Rows) * uint64(t.Cols)
@@ -137,10 +131,10 @@ func fileType(f *weights.File) string {
 }
 
 func (e *engine) listModels(j job, m proto.ListModels) error {
-	if len(m.Manifests) > 1000 {
-		return badRequest("manifests", "%d manifests", len(m.Manifests))
+	if len(m.Manifests) > maxManifests {
+		return badRequest("manifests", "%d manifests, at most %d", len(m.Manifests), maxManifests)
 	}
-	models, err := e.Store.List(j.ctx, m.Manifests)
+	models, err := e.list(j.ctx, m.Manifests)
 	if err != nil {
 		return err
 	}
@@ -148,19 +142,37 @@ func (e *engine) listModels(j job, m proto.ListModels) error {
 	return nil
 }
 
+// list says what is stored of each manifest. One that cannot be had has no name and no size.
+func (e *engine) list(ctx context.Context, manifests []string) (proto.Models, error) {
+	m := proto.Models{OPFS: e.Store.Kept()}
+	for _, url := range manifests {
+		if err := checkText("manifests", url); err != nil {
+			return m, err
+		}
+		s, err := e.Store.Status(ctx, url)
+		if ctx.Err() != nil {
+			return m, ctx.Err()
+		}
+		if err != nil {
+			s.Manifest = new(weights.Manifest)
+		}
+		m.Manifest = append(m.Manifest, url)
+		m.Name, m.Licence = append(m.Name, s.Manifest.Name), append(m.Licence, s.Manifest.Licence)
+		m.Size, m.Stored = append(m.Size, uint64(s.Manifest.Size)), append(m.Stored, uint64(s.Stored))
+	}
+	usage, quota := e.Store.Space(ctx)
+	m.Usage, m.Quota = uint64(usage), uint64(quota)
+	return m, nil
+}
+
 func (e *engine) deleteModel(j job, m proto.DeleteModel) error {
-	if err := first(checkText("manifest", m.Manifest)); err != nil {
+	if err := checkText("manifest", m.Manifest); err != nil {
 		return err
 	}
 	if err := e.Store.Delete(j.ctx, m.Manifest); err != nil {
 		return err
 	}
-	models, err := e.Store.List(j.ctx, []string{m.Manifest})
-	if err != nil {
-		return err
-	}
-	e.send(j.id, models)
-	return nil
+	return e.listModels(j, proto.ListModels{Manifests: []string{m.Manifest}})
 }
 
 // tokenBytes is what one token takes in all lists, without the rounding to whole pages.

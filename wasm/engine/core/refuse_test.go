@@ -1,9 +1,12 @@
 package core
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,11 +26,12 @@ func TestRefusals(t *testing.T) {
 		}
 		return path
 	}
-	manifest, err := os.ReadFile(builtIn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write("teach-q8_0.gguf", strings.Repeat("no", 1_828_416/2))
+	none := filepath.Join(dir, "none.json")
+	junk := strings.Repeat("no", 500)
+	write("junk.gguf", junk)
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(junk)))
+	broken := fmt.Sprintf(`{"format":1,"id":"x","name":"x","licence":"x","source":"x","size":1000,"sha256":"%[1]s",`+
+		`"parts":[{"name":"junk.gguf","size":1000,"sha256":"%[1]s"}],"prompt":{"mode":"chat"}}`, hash)
 
 	p := newPage(t, hooks{})
 	p.ask(ask(evening)).fails(proto.CodeBadRequest, "model")
@@ -38,9 +42,10 @@ func TestRefusals(t *testing.T) {
 		code proto.Code
 		args []string
 	}{
-		{proto.Open{Manifest: filepath.Join(dir, "none.json")}, proto.CodeNetwork, nil},
+		{proto.Open{Manifest: none}, proto.CodeNetwork, []string{none, "404"}},
 		{proto.Open{Manifest: write("empty.json", "{}")}, proto.CodeManifest, []string{"format"}},
-		{proto.Open{Manifest: write("broken.json", string(manifest))}, proto.CodeFormat, []string{"magic"}},
+		{proto.Open{Manifest: write("broken.json", broken)}, proto.CodeFormat, []string{"magic"}},
+		{proto.Open{Manifest: write("hash.json", strings.ReplaceAll(broken, hash[:4], "0000"))}, proto.CodeHash, []string{"junk.gguf"}},
 		{proto.Open{Manifest: builtIn, Backend: "webgpu"}, proto.CodeBackend, nil},
 		{proto.Open{Manifest: builtIn, Memory: proto.Memory{Recipe: "magic"}}, proto.CodeBadRequest, []string{"recipe"}},
 		{proto.Open{Manifest: builtIn, Memory: proto.Memory{Cap: math.MaxUint64}}, proto.CodeBadRequest, []string{"cap"}},
@@ -127,4 +132,22 @@ func TestPanic(t *testing.T) {
 	if o := p.ask(ask(evening)).ok(); o.text() != " a sandwich." {
 		t.Errorf("after opening again the answer is %q", o.text())
 	}
+}
+
+func TestListAndDelete(t *testing.T) {
+	p := newPage(t, hooks{})
+	none := filepath.Join(t.TempDir(), "none.json")
+	o := p.ask(proto.ListModels{Manifests: []string{builtIn, none}}).ok()
+	want := proto.Models{
+		Manifest: []string{builtIn, none}, Name: []string{"Story model (built in)", ""}, Licence: []string{"MIT", ""},
+		Size: []uint64{1_828_416, 0}, Stored: []uint64{0, 0},
+	}
+	if !reflect.DeepEqual(o.models, want) {
+		t.Errorf("got %+v, want %+v", o.models, want)
+	}
+	o = p.ask(proto.DeleteModel{Manifest: builtIn}).ok()
+	if len(o.models.Manifest) != 1 || o.models.Stored[0] != 0 {
+		t.Errorf("after deleting: %+v", o.models)
+	}
+	p.ask(proto.ListModels{Manifests: make([]string, maxManifests+1)}).fails(proto.CodeBadRequest, "manifests")
 }

@@ -22,7 +22,7 @@ import (
 // Config is what an engine needs of the place where it runs.
 type Config struct {
 	Build string // must be the page's
-	Store Store
+	Store *weights.Store
 	// Backend makes the backend that was asked for ("" for whichever is best) and says why it is this one.
 	Backend func(ctx context.Context, name string, float bool, led *cache.Ledger) (b step.Backend, why string, err error)
 	// Yield gives way to the event loop; nil where goroutines run side by side.
