@@ -70,7 +70,8 @@ const keepWorkers = `{
 // open starts a browser for the site; it is not there yet.
 func open(t *testing.T, h *host, lang string, width, height int) *visitor {
 	t.Helper()
-	b, err := browser.Start(t.Context(), browser.Options{Width: width, Height: height})
+	// Not the test's own context: that ends before the cleanup, which looks at the page once more.
+	b, err := browser.Start(context.Background(), browser.Options{Width: width, Height: height})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"kvlens/web/e2e/browser"
 )
 
 // ready waits until the service worker has the shell and serves this page.
@@ -19,6 +21,11 @@ func (v *visitor) ready() {
 }
 
 func (v *visitor) caches() []string { return eval[[]string](v, `caches.keys()`) }
+
+// console reports whether the page has logged something with that text.
+func (v *visitor) console(text string) bool {
+	return slices.ContainsFunc(v.b.Console(), func(m browser.Message) bool { return strings.Contains(m.Text, text) })
+}
 
 // text fetches a file of the site from within the page.
 func (v *visitor) text(name string) string {
@@ -44,6 +51,9 @@ func TestShell(t *testing.T) {
 	v.visit("")
 	eval[bool](v, `caches.open("another site's").then(() => true)`)
 	v.ready()
+	if said := v.console("has been updated"); said {
+		t.Error("the first visit was told of an update")
+	}
 	first := v.caches()
 	if len(first) != 2 || !slices.Contains(first, "another site's") {
 		t.Fatalf("caches after the first visit: %q", first)
@@ -76,6 +86,11 @@ func TestShell(t *testing.T) {
 	})
 	v.visit("")
 	v.until("the new version", `caches.keys().then((k) => k.length === 2 && k.some((n) => n.endsWith(" next")))`)
+	for end := time.Now().Add(10 * time.Second); !v.console("has been updated"); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the page was not told of the update")
+		}
+	}
 	if now := v.caches(); !slices.Contains(now, "another site's") {
 		t.Errorf("the update took caches that are not its own: %q", now)
 	}

@@ -21,10 +21,10 @@ async function install() {
   await self.skipWaiting();
 }
 
+// activate does not claim the open page: on a first visit that would look like an update to it. The next load is ours.
 async function activate() {
   const names = await caches.keys();
   await Promise.all(names.filter((n) => n.startsWith(family) && n !== cacheName).map((n) => caches.delete(n)));
-  await self.clients.claim();
 }
 
 self.addEventListener("fetch", (event) => {
