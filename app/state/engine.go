@@ -78,10 +78,11 @@ func opened(m Model, e Opened) (Model, []Effect) {
 	if !m.Touched {
 		m = m.withDefaults(mode)
 	}
+	effects := []Effect{m.list()}
 	if asked != 0 { // an engine that was started again has the default cap
-		return m, []Effect{Remake{proto.Memory{Cap: asked, Recipe: Recipe}}}
+		effects = append(effects, Remake{proto.Memory{Cap: asked, Recipe: Recipe}})
 	}
-	return m, nil
+	return m, effects
 }
 
 func hasMode(modes []uint8, mode proto.PromptMode) bool {
@@ -130,8 +131,9 @@ func stepped(m Model, e Stepped) Model {
 		m.Phase = Answering
 	}
 	m.Work.News = e.Now
-	m.Memory = m.Memory.withLedger(e.Steps[len(e.Steps)-1].Ledger)
-	m.Memory.Position = e.Steps[len(e.Steps)-1].Position + 1
+	last := e.Steps[len(e.Steps)-1]
+	m.Memory = m.Memory.withLedger(last.Ledger)
+	m.Memory.Position = last.Position + 1
 	return m.withTurn(func(t *Turn) {
 		answer := t.Answer[:len(t.Answer):len(t.Answer)]
 		for _, s := range e.Steps {
@@ -143,6 +145,7 @@ func stepped(m Model, e Stepped) Model {
 
 func token(s proto.Step) Token {
 	t := Token{Text: s.Text, Position: s.Position, ID: s.Token, Prob: s.Prob, Millis: s.Millis}
+	t.Used = Memory{Rows: rowsOf(s.Ledger)}.Used()
 	for i, id := range s.TopIDs {
 		if i < len(s.TopProbs) && i < len(s.TopTexts) {
 			t.Top = append(t.Top, Candidate{ID: id, Prob: s.TopProbs[i], Text: s.TopTexts[i]})

@@ -51,6 +51,8 @@ type Model struct {
 
 	Problem *Problem
 	Notices []Notice // set-up remarks, such as a clamped value of the address
+
+	serial uint32 // of the last turn
 }
 
 // Offer is one model the reader can choose.
@@ -89,6 +91,7 @@ type Draft struct {
 
 // Turn is one question and its answer.
 type Turn struct {
+	Serial uint32 // counts the turns of this visit
 	Asked  string // question or message as the reader wrote it
 	First  uint32 // position of the prompt's first token
 	Pieces []Piece
@@ -114,6 +117,7 @@ type Token struct {
 	ID       uint32
 	Prob     float32
 	Millis   float32
+	Used     uint64 // bytes of the arena in pages after it; 0 where the step did not say
 	Top      []Candidate
 }
 
@@ -182,4 +186,14 @@ func (t Turn) Text() string {
 		b = append(b, k.Text...)
 	}
 	return string(b)
+}
+
+// LangOf is the language of a text as far as its letters tell: "zh" with Chinese characters, else "en".
+func LangOf(text string) string {
+	for _, r := range text {
+		if r >= 0x3400 && r <= 0x9fff {
+			return "zh"
+		}
+	}
+	return "en"
 }

@@ -36,6 +36,9 @@ func Reduce(m Model, e Event) (Model, []Effect) {
 		m.Backend = e.Backend
 		return open(m, m.Current)
 	case Forget:
+		if m.Busy() {
+			return m, nil
+		}
 		return m, []Effect{Delete(e)}
 	case Edit:
 		return edit(m, e), nil
@@ -118,14 +121,16 @@ func open(m Model, manifest string) (Model, []Effect) {
 	m.Phase, m.Current, m.HasOpened = Opening, manifest, false
 	m.Opened, m.Turns, m.Problem = proto.Opened{}, nil, nil
 	m.Work, m.Memory = Work{}, Memory{}
+	return m, []Effect{OpenModel{proto.Open{Manifest: manifest, Backend: m.Backend, Memory: proto.Memory{Recipe: Recipe}}}}
+}
+
+// list asks what is stored of the offers; the engine answers between two long requests.
+func (m Model) list() Effect {
 	manifests := make([]string, len(m.Offers))
 	for i, o := range m.Offers {
 		manifests[i] = o.Manifest
 	}
-	return m, []Effect{
-		OpenModel{proto.Open{Manifest: manifest, Backend: m.Backend, Memory: proto.Memory{Recipe: Recipe}}},
-		List{manifests},
-	}
+	return List{manifests}
 }
 
 // Recipe is the cache recipe of the page, for now the only one.
@@ -233,7 +238,8 @@ func run(m Model, e Run) (Model, []Effect) {
 	if !g.Continue {
 		m.Turns = nil
 	}
-	m.Turns = append(m.Turns[:len(m.Turns):len(m.Turns)], Turn{Asked: asked})
+	m.Turns = append(m.Turns[:len(m.Turns):len(m.Turns)], Turn{Serial: m.serial + 1, Asked: asked})
+	m.serial++
 	if m.Mode == proto.Chat {
 		m.Draft.Message = ""
 	}

@@ -1,0 +1,61 @@
+package ui
+
+import (
+	"time"
+
+	"github.com/maxence-charriere/go-app/v10/pkg/app"
+
+	"kvlens/app/state"
+	"kvlens/wasm/proto"
+)
+
+// announcer tells screen readers what changed, at most once a second: of several messages the latest counts.
+type announcer struct {
+	c       *controller
+	message string
+	waiting bool
+	last    time.Time
+}
+
+// changed compares two models and announces what a sighted reader would notice.
+func (a *announcer) changed(before, after state.Model) {
+	c := a.c
+	switch {
+	case before.Phase == after.Phase:
+	case after.Phase == state.Opening:
+		a.say(c.t("say.opening"))
+	case before.Phase == state.Opening && after.Phase == state.Idle:
+		a.say(c.t("say.ready"))
+	case after.Phase == state.Prefill:
+		a.say(c.t("say.reading"))
+	case before.Running() && after.Phase == state.Idle:
+		if t, ok := after.Live(); ok && t.Ended && !t.Failed {
+			key := "say.answer"
+			if t.Reason == proto.ReasonStopped {
+				key = "say.stopped"
+			}
+			a.say(c.t(key, "text", t.Text()))
+		}
+	}
+}
+
+func (a *announcer) say(message string) {
+	a.message = message
+	if a.waiting {
+		return
+	}
+	a.waiting = true
+	time.AfterFunc(max(0, time.Second-time.Since(a.last)), func() {
+		a.waiting, a.last = false, time.Now()
+		if el := byID("live"); el.Truthy() {
+			el.Set("textContent", a.message)
+		}
+	})
+}
+
+// liveRegion is the announcer's element.
+type liveRegion struct{ app.Compo }
+
+func (*liveRegion) Render() app.UI {
+	return named(app.Div(), "live").ID("live").Class("sr").Role("status").Aria("live", "polite")
+}

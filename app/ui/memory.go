@@ -1,0 +1,257 @@
+package ui
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/maxence-charriere/go-app/v10/pkg/app"
+
+	"kvlens/app/state"
+)
+
+// memory is what the answer takes: the cache against its cap, and every byte the engine asked for.
+type memory struct {
+	app.Compo
+	C    *controller
+	Lang string
+	M    state.Memory
+	KV   formula
+	Off  bool // the cap cannot be changed now
+}
+
+// formula is the sizes that make the bytes of one token.
+type formula struct{ Layers, KVHeads, HeadDim, Bytes uint32 }
+
+func (c *controller) memory() app.UI {
+	m := c.model
+	p := &memory{C: c, Lang: m.Lang, M: m.Memory, Off: m.Phase != state.Idle}
+	if o := m.Opened; m.HasOpened {
+		numbers := 2 * o.Layers * o.KVHeads * o.HeadDim // keys and values of one token
+		if numbers > 0 && o.TokenBytes%numbers == 0 {
+			p.KV = formula{o.Layers, o.KVHeads, o.HeadDim, o.TokenBytes / numbers}
+		}
+	}
+	return p
+}
+
+func (p *memory) Render() app.UI {
+	c, m := p.C, p.M
+	used := m.Used()
+	return named(app.Section(), "memory").ID("memory").Class("memory").Body(
+		app.H2().Text(c.t("memory.title")),
+		app.P().Class("big").Body(
+			named(app.Span(), "memory-used").Text(c.words.Bytes(used)),
+			app.Small().Text(c.t("memory.of", "cap", c.words.Bytes(m.Cap))),
+		),
+		p.gauge(used),
+		p.arena(),
+		named(app.P(), "memory-tokens").Class("small").Text(p.tokens()),
+		p.cap(),
+		p.table(),
+		app.P().Class("small").Text(p.token()),
+	)
+}
+
+// gauge is the cache against the cap: a bar, and a meter for those who do not see it.
+func (p *memory) gauge(used uint64) app.UI {
+	c, m := p.C, p.M
+	const width = 1000
+	at := func(bytes uint64) string { return strconv.Itoa(int(share(min(bytes, m.Cap), m.Cap) * width)) }
+	pages := m.Row(state.KVF16).Allocated + m.Row(state.KVF32).Allocated
+	bar := svg("svg").Class("gauge").Attr("viewBox", "0 0 1000 24").Attr("preserveAspectRatio", "none").Aria("hidden", "true").Body(
+		svg("rect").Class("f-rule").Attr("width", "1000").Attr("height", "24"),
+		svg("rect").Class("f-sink").Attr("width", at(used)).Attr("height", "24"),
+		svg("rect").Class("f-recent").Attr("width", at(pages)).Attr("height", "24"),
+		svg("rect").Class("f-ink").Attr("x", at(m.PeakKV)).Attr("width", "3").Attr("height", "24"),
+	)
+	text := c.t("memory.meter", "used", c.words.Bytes(used), "cap", c.words.Bytes(m.Cap), "percent", c.words.Percent(share(used, m.Cap)))
+	return named(app.Div(), "gauge").Role("meter").Aria("label", c.t("memory.gauge")).
+		Aria("valuemin", "0").Aria("valuemax", strconv.FormatUint(max(1, m.Cap), 10)).Aria("valuenow", strconv.FormatUint(used, 10)).
+		Aria("valuetext", text).Body(bar)
+}
+
+// Cells of the arena's drawing.
+const (
+	arenaColumns = 24
+	arenaRows    = 4
+)
+
+// arena draws the memory under the cap as squares of equal size, filled by what lies in it.
+func (p *memory) arena() app.UI {
+	c, m := p.C, p.M
+	const cells = arenaColumns * arenaRows
+	count := func(bytes uint64) int { return int((bytes*cells + m.Cap - 1) / max(1, m.Cap)) }
+	pages, used := 0, 0
+	if m.Cap > 0 {
+		pages = min(cells, count(m.Row(state.KVF16).Allocated+m.Row(state.KVF32).Allocated))
+		used = min(cells, count(m.Used()))
+	}
+	label := c.t("memory.arena", "cell", c.words.Bytes(m.Cap/cells))
+	return app.Figure().Class("arena").Body(
+		svg("svg").Attr("viewBox", "0 0 "+strconv.Itoa(arenaColumns*12-2)+" "+strconv.Itoa(arenaRows*12-2)).Role("img").Aria("label", label).Body(
+			svg("path").Class("f-recent").Attr("d", squares(0, pages)),
+			svg("path").Class("f-sink").Attr("d", squares(pages, used)),
+			svg("path").Class("f-rule").Attr("d", squares(max(pages, used), cells)),
+		),
+		app.FigCaption().Class("small").Text(label),
+	)
+}
+
+// squares is a path of the cells from first up to last.
+func squares(first, last int) string {
+	var b strings.Builder
+	for i := first; i < last; i++ {
+		b.WriteString("M" + strconv.Itoa(i%arenaColumns*12) + " " + strconv.Itoa(i/arenaColumns*12) + "h10v10h-10z")
+	}
+	if b.Len() == 0 {
+		return "M0 0"
+	}
+	return b.String()
+}
+
+// tokens says how many tokens the cache holds and how many still fit.
+func (p *memory) tokens() string {
+	c, m := p.C, p.M
+	if m.Cap == 0 {
+		return c.t("memory.none")
+	}
+	s := c.t("memory.stored", "n", m.Stored) + c.t("list.separator") + c.t("memory.room", "n", m.Room)
+	if m.Context > 0 && m.Position > m.Context {
+		s += c.t("sentence.separator") + c.t("memory.context", "n", m.Context)
+	}
+	return s
+}
+
+// token is the price of one token, worked out.
+func (p *memory) token() string {
+	c, k := p.C, p.KV
+	if k.Bytes == 0 {
+		return ""
+	}
+	return c.t("memory.formula", "layers", k.Layers, "heads", k.KVHeads, "dim", k.HeadDim, "bytes", k.Bytes,
+		"size", c.words.Bytes(uint64(p.M.TokenBytes)))
+}
+
+// table is the ledger: a line for every kind of memory.
+func (p *memory) table() app.UI {
+	c, m := p.C, p.M
+	var body []app.UI
+	for _, r := range m.Rows {
+		body = append(body, p.row(c.t("kind."+r.Kind.String()), swatch(r.Kind), r))
+	}
+	total := m.Total()
+	head := func(key string) app.UI { return app.Th().Scope("col").Text(c.t(key)) }
+	var foot []app.UI
+	if len(m.Rows) > 0 {
+		foot = append(foot, p.row(c.t("memory.total"), "", total))
+	}
+	if m.Reserved > 0 {
+		foot = append(foot, named(app.Tr(), "reserved").Body(
+			app.Th().Scope("row").Text(c.t("memory.reserved")),
+			app.Td(),
+			app.Td().Text(c.words.Bytes(m.Reserved)),
+			app.Td(),
+		))
+	}
+	return named(app.Table(), "ledger").Class("ledger").Body(
+		app.Caption().Class("sr").Text(c.t("memory.caption")),
+		app.THead().Body(app.Tr().Body(head("memory.kind"), head("memory.logical"), head("memory.allocated"), head("memory.peak"))),
+		app.TBody().Body(body...),
+		app.TFoot().Body(foot...),
+	)
+}
+
+func (p *memory) row(name, class string, r state.Row) app.UI {
+	c := p.C
+	label := []app.UI{}
+	if class != "" {
+		label = append(label, app.Span().Class("swatch "+class).Aria("hidden", "true"))
+	}
+	return app.Tr().Body(
+		app.Th().Scope("row").Body(append(label, app.Text(name))...),
+		app.Td().Text(c.words.Bytes(r.Logical)),
+		app.Td().Text(c.words.Bytes(r.Allocated)),
+		app.Td().Text(c.words.Bytes(r.Peak)),
+	)
+}
+
+// swatch is the colour of a kind in the drawing of the arena, where it has one.
+func swatch(k state.Kind) string {
+	switch k {
+	case state.KVF16, state.KVF32:
+		return "b-recent"
+	case state.Positions:
+		return "b-sink"
+	case state.Free:
+		return "b-rule"
+	}
+	return ""
+}
+
+// cap sets the memory cap: steps of the full cache, by a slider or the buttons beside it.
+func (p *memory) cap() app.UI {
+	c, m := p.C, p.M
+	at := capStep(m)
+	last := len(state.Shares)
+	step := func(by int) app.EventHandler {
+		return func(app.Context, app.Event) {
+			now := c.model.Memory
+			if to := capStep(now) + by; to >= 0 && to <= last {
+				c.send(state.SetCap{Bytes: capOf(now, to)})
+			}
+		}
+	}
+	slider := named(app.Input(), "cap").ID("cap").Type("range").Min(0).Max(last).Step(1).Value(strconv.Itoa(at)).
+		Aria("valuetext", p.capText()).
+		OnChange(func(ctx app.Context, _ app.Event) {
+			if to, err := strconv.Atoi(ctx.JSSrc().Get("value").String()); err == nil && to >= 0 && to <= last {
+				c.send(state.SetCap{Bytes: capOf(c.model.Memory, to)})
+			}
+		})
+	if p.Off {
+		slider = slider.Disabled(true)
+	}
+	return app.Div().Class("cap").Body(
+		app.Label().For("cap").Body(app.Text(c.t("cap.label")+c.t("word.separator")), named(app.Output(), "cap-text").Text(p.capText())),
+		app.Div().Class("row").Body(
+			disabled(named(app.Button(), "cap-less").Type("button").Class("ghost icon").Aria("label", c.t("cap.less")).Text("−").
+				OnClick(step(-1), app.EventScope("less")), p.Off || at == 0),
+			slider,
+			disabled(named(app.Button(), "cap-more").Type("button").Class("ghost icon").Aria("label", c.t("cap.more")).Text("+").
+				OnClick(step(1), app.EventScope("more")), p.Off || at == last),
+		),
+		app.P().Class("small").Text(c.t("cap.hint")),
+	)
+}
+
+// capStep is the slider's place for the cap in use: a share, or the last place for the default.
+func capStep(m state.Memory) int {
+	if m.Asked == 0 {
+		return len(state.Shares)
+	}
+	for i, s := range state.Shares {
+		if m.Share(s) >= m.Asked {
+			return i
+		}
+	}
+	return len(state.Shares) - 1
+}
+
+func capOf(m state.Memory, step int) uint64 {
+	if step >= len(state.Shares) {
+		return 0
+	}
+	return m.Share(state.Shares[step])
+}
+
+func (p *memory) capText() string {
+	c, m := p.C, p.M
+	if m.Cap == 0 {
+		return c.t("cap.none")
+	}
+	s := c.t("cap.value", "cap", c.words.Bytes(m.Cap), "n", m.Stored+m.Room)
+	if m.Asked != 0 {
+		s = c.t("cap.share", "percent", c.words.Percent(share(m.Cap, m.Full()))) + c.t("word.separator") + s
+	}
+	return s
+}
