@@ -51,6 +51,9 @@ func NewF64(led *cache.Ledger) step.Backend {
 	return NewWith(led, f64{}, step.Info{Name: "ref", Detail: "float64 sums, " + cores()})
 }
 
+// Float32Loops are the loops of [New]: for a backend that replaces some of them, or has none of its own where it runs.
+func Float32Loops() Loops { return f32{} }
+
 func cores() string {
 	if n := runtime.GOMAXPROCS(0); n > 1 {
 		return fmt.Sprintf("%d cores", n)

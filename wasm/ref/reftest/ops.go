@@ -36,7 +36,10 @@ func opCases() []opCase {
 	r := rand.New(rand.NewPCG(3, 1))
 	pick := func(n ...int) int { return n[r.IntN(len(n))] }
 	layouts := [][]quant.Layout{
-		{quant.LayoutF32}, {quant.LayoutF16}, {quant.Layout4}, {quant.Layout8},
+		{quant.LayoutF32},
+		{quant.LayoutF16},
+		{quant.Layout4},
+		{quant.Layout8},
 		{quant.Layout4, quant.Layout8, quant.LayoutF16, quant.LayoutF32},
 	}
 	var out []opCase
