@@ -37,7 +37,9 @@ var mayImport = map[string][]string{
 	"wasm/ref":       {"wasm/quant", "wasm/step", "cache"},
 	"wasm/cpu":       {"wasm/ref", "wasm/simd", "wasm/quant", "wasm/step", "cache"},
 	"wasm/gpu":       {},
-	"wasm/kernel":    {"wasm/gpu", "wasm/quant", "wasm/step", "shaders", "cache"},
+	// The behavioural suite that every backend's tests run.
+	"wasm/ref/reftest": {"wasm/ref", "wasm/quant", "wasm/step", "cache"},
+	"wasm/kernel":      {"wasm/gpu", "wasm/quant", "wasm/step", "shaders", "cache"},
 	"wasm/llama": {
 		"wasm/step", "wasm/ref", "wasm/cpu", "wasm/kernel", "wasm/weights", "wasm/quant", "wasm/sample", "cache/...",
 	},
@@ -141,7 +143,11 @@ func judge(p listed) []string {
 
 // testMayImport are the edges that only tests have, each with its reason.
 var testMayImport = map[string][]string{
-	"wasm/simd": {"wasm/quant"}, // the kernels work on its packed planes
+	"wasm/simd":      {"wasm/quant"},       // the kernels work on its packed planes
+	"wasm/tokenizer": {"wasm/weights"},     // vocabularies come from model files
+	"wasm/chat":      {"wasm/weights"},     // so do templates
+	"wasm/ref":       {"wasm/ref/reftest"}, // one suite for all backends
+	"wasm/cpu":       {"wasm/ref/reftest"},
 }
 
 func rulesOf(name string) ([]string, bool) {
