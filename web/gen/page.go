@@ -79,7 +79,7 @@ func (s *site) prerender() error {
 		ThemeColor:            "#fbfaf7",
 		Resources:             resolver(s.prefix),
 		Styles:                s.styles(),
-		Scripts:               []string{"/web/shell.js"},
+		Scripts:               []string{"/web/theme.js", "/web/shell.js"},
 		CacheableResources:    shell,
 		ServiceWorkerTemplate: string(worker),
 		WasmContentLength:     strconv.FormatInt(program.Size(), 10),
@@ -197,7 +197,8 @@ func (s *site) patchManifest() error {
 var notFoundPage = template.Must(template.New("404").Parse(`<!doctype html>
 <html lang="en"><head><meta http-equiv="Content-Security-Policy" content="{{.Policy}}"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.EN.NotFound}}</title>
-<link rel="icon" href="{{.Root}}web/icon.svg"><link rel="stylesheet" href="{{.Root}}web/shell.css"></head>
+<link rel="icon" href="{{.Root}}web/icon.svg"><link rel="stylesheet" href="{{.Root}}web/app.css">
+<link rel="stylesheet" href="{{.Root}}web/shell.css"><script src="{{.Root}}web/theme.js"></script></head>
 <body class="shell-note"><h1>{{.EN.NotFound}}</h1><p><a href="{{.Root}}">{{.EN.Home}}</a></p>
 <h1 lang="zh">{{.ZH.NotFound}}</h1><p lang="zh"><a href="{{.Root}}">{{.ZH.Home}}</a></p></body></html>
 `))
