@@ -8,17 +8,21 @@ type ranking struct {
 	heap   int     // length of the heap
 }
 
-func (r *ranking) reset(scores []float32) {
-	r.scores, r.order, r.heap = scores, r.order[:0], len(scores)
-	for i := range scores {
-		r.order = append(r.order, int32(i))
+// reset ranks the tokens whose weight is at least least.
+func (r *ranking) reset(scores, weight []float32, least float32) {
+	r.scores, r.order = scores, r.order[:0]
+	for i, w := range weight {
+		if w >= least {
+			r.order = append(r.order, int32(i))
+		}
 	}
+	r.heap = len(r.order)
 	for i := r.heap/2 - 1; i >= 0; i-- {
 		r.sink(i)
 	}
 }
 
-// at is the token of rank i < len(scores).
+// at is the token of rank i < len(order).
 func (r *ranking) at(i int) int32 {
 	for len(r.order)-r.heap <= i {
 		r.heap--

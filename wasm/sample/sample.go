@@ -118,18 +118,23 @@ func top(logits []float32) (c Choice, norm float64, err error) {
 		c.TopIDs[i] = -1
 	}
 	equal := true
+	fifth := float32(math.Inf(-1)) // the least of the top five
 	for i, v := range logits {
 		if v-v != 0 { // NaN or infinite
 			return c, 0, fmt.Errorf("sample: %w: token %d has %v", ErrLogits, i, v)
 		}
 		equal = equal && v == logits[0]
-		at := len(c.TopIDs)
+		if v <= fifth {
+			continue
+		}
+		at := len(c.TopIDs) - 1
 		for at > 0 && (c.TopIDs[at-1] < 0 || v > logits[c.TopIDs[at-1]]) {
 			at--
 		}
-		if at < len(c.TopIDs) {
-			copy(c.TopIDs[at+1:], c.TopIDs[at:])
-			c.TopIDs[at] = int32(i)
+		copy(c.TopIDs[at+1:], c.TopIDs[at:])
+		c.TopIDs[at] = int32(i)
+		if last := c.TopIDs[len(c.TopIDs)-1]; last >= 0 {
+			fifth = logits[last]
 		}
 	}
 	if equal {
@@ -138,7 +143,7 @@ func top(logits []float32) (c Choice, norm float64, err error) {
 	peak := float64(logits[c.TopIDs[0]])
 	var sum float64
 	for _, v := range logits {
-		sum += math.Exp(float64(v) - peak)
+		sum += exp(float64(v) - peak)
 	}
 	norm = peak + math.Log(sum)
 	for i, id := range c.TopIDs {
@@ -170,30 +175,33 @@ func (s *Sampler) penalise(logits []float32, recent []int32) {
 }
 
 // draw draws a token from the scores by temperature, top-k, top-p and min-p. The same scores and seed give the same
-// token on every platform, unless the last bit of a platform's exp moves a boundary across the drawn number: one case in
-// about 10^11.
+// token on every platform.
 func (s *Sampler) draw() int32 {
 	n := len(s.scores)
 	s.weight = s.weight[:0]
 	peak := s.scores[argmax(s.scores)]
 	var mass float64
 	for _, v := range s.scores {
-		w := float32(math.Exp(float64(v-peak) / float64(s.p.Temperature)))
+		w := float32(exp(float64(v-peak) / float64(s.p.Temperature)))
 		s.weight = append(s.weight, w)
 		mass += float64(w)
 	}
 	candidate := func(i int) int32 { return int32(i) }
 	topK := s.p.TopK > 0 && s.p.TopK < n
 	topP := s.p.TopP > 0 && s.p.TopP < 1
-	if topK || topP {
-		s.rank.reset(s.scores)
+	switch {
+	case topK:
+		s.rank.reset(s.scores, s.weight, 0)
 		candidate = s.rank.at
-	}
-	if topK {
 		n, mass = s.p.TopK, 0
 		for i := range n {
 			mass += float64(s.weight[candidate(i)])
 		}
+	case topP:
+		// Tokens below this, all n of them together, have less than 1−p of the mass: the rest suffices. Of a model that
+		// knows what it wants a few dozen are left to sort.
+		s.rank.reset(s.scores, s.weight, float32((1-float64(s.p.TopP))*mass/float64(n)*(1-1e-6)))
+		n, candidate = len(s.rank.order), s.rank.at
 	}
 	if topP {
 		least, sum := float64(s.p.TopP)*mass, 0.0
@@ -234,6 +242,26 @@ func (s *Sampler) uniform() float64 {
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	z ^= z >> 31
 	return float64(z>>11) / (1 << 53)
+}
+
+// exp is e^x for x ≤ 0, to a relative error of 10⁻⁹. Over a whole vocabulary [math.Exp] costs more than the rest of Pick,
+// and its last bits differ between platforms. Conversions to float64 forbid fused operations, so that these do not.
+func exp(x float64) float64 {
+	if x < -700 {
+		return 0
+	}
+	n := int(float64(x*math.Log2E) - 0.5) // nearest to x/ln 2: the conversion cuts towards zero
+	r := x - float64(float64(n)*math.Ln2) // |r| ≤ ln 2 / 2
+	y := 1.0 / 40320                      // Taylor: the first term left out is r⁹/9! < 3·10⁻¹⁰
+	y = 1.0/5040 + float64(y*r)
+	y = 1.0/720 + float64(y*r)
+	y = 1.0/120 + float64(y*r)
+	y = 1.0/24 + float64(y*r)
+	y = 1.0/6 + float64(y*r)
+	y = 1.0/2 + float64(y*r)
+	y = 1 + float64(y*r)
+	y = 1 + float64(y*r)
+	return y * math.Float64frombits(uint64(1023+n)<<52)
 }
 
 func argmax(v []float32) int32 {

@@ -218,10 +218,18 @@ func TestFilters(t *testing.T) {
 		}
 	}
 	// The ranking's order is that of a full sort.
-	s.rank.reset(logits)
+	s.rank.reset(logits, logits, -inf)
 	for i, want := range order {
 		if got := s.rank.at(i); int(got) != want {
 			t.Fatalf("rank %d is token %d, want %d", i, got, want)
+		}
+	}
+}
+
+func TestExp(t *testing.T) {
+	for x := 0.0; x > -800; x = x*1.01 - 1e-4 {
+		if got, want := exp(x), math.Exp(x); math.Abs(got-want) > 1e-9*want+1e-300 {
+			t.Errorf("e^%v = %v, want %v", x, got, want)
 		}
 	}
 }
