@@ -239,7 +239,7 @@ func TestStoreGetsOver(t *testing.T) {
 				if name == "manifest.json" || nth > 1 {
 					return false
 				}
-				http.Error(w, "busy", 503)
+				http.Error(w, "busy", http.StatusServiceUnavailable)
 				return true
 			}
 		}, 2 * modelParts, 0},
@@ -300,8 +300,8 @@ func TestStoreGivesUpAndResumes(t *testing.T) {
 		want  func(error) bool
 	}{
 		{"missing", 1, func(_ *site, w http.ResponseWriter) { http.Error(w, "no", 404) }, status(404)},
-		{"forbidden", 1, func(_ *site, w http.ResponseWriter) { http.Error(w, "no", 403) }, status(403)},
-		{"server down", 4, func(_ *site, w http.ResponseWriter) { http.Error(w, "no", 502) }, status(502)},
+		{"forbidden", 1, func(_ *site, w http.ResponseWriter) { http.Error(w, "no", http.StatusForbidden) }, status(http.StatusForbidden)},
+		{"server down", 4, func(_ *site, w http.ResponseWriter) { http.Error(w, "no", http.StatusBadGateway) }, status(http.StatusBadGateway)},
 		{"a page", 1, func(_ *site, w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			io.WriteString(w, "<!doctype html>")
