@@ -20,15 +20,35 @@ func newBackend(led *cache.Ledger, o Options) step.Backend {
 	return &backend{ref.NewWith(led, l, step.Info{Name: "cpu", Detail: detail}), l}
 }
 
-// backend gives the loops' scratch back when it closes.
+// backend gives the loops their scratch while it has programs.
 type backend struct {
 	*ref.Backend
 	loops *loops
 }
 
-func (b *backend) Close() error {
-	b.loops.release()
-	return b.Backend.Close()
+// Compile makes the scratch of the products beside the program's own.
+func (b *backend) Compile(p *step.Program) (step.Exec, error) {
+	e, err := b.Backend.Compile(p)
+	if err != nil {
+		return nil, err
+	}
+	s := &p.Shape
+	b.loops.open(p.Chunk, max(s.Hidden, s.Heads*s.HeadDim, s.FFN))
+	return &exec{Exec: e, loops: b.loops}, nil
+}
+
+type exec struct {
+	step.Exec
+	loops  *loops
+	closed bool
+}
+
+func (e *exec) Close() {
+	if !e.closed {
+		e.closed = true
+		e.loops.close()
+	}
+	e.Exec.Close()
 }
 
 // loops are ref's loops with the costly ones replaced. They are used from one goroutine: Go has one thread here.
@@ -37,9 +57,38 @@ type loops struct {
 	float bool
 	led   *cache.Ledger
 
-	acts    simd.Activations
-	scratch []float32 // of a product
-	counted int64     // bytes of acts and scratch that are in the ledger
+	acts     *simd.Activations
+	scratch  []float32 // of a product
+	programs int       // that are compiled
+	counted  int64     // bytes of acts and scratch that are in the ledger
+}
+
+// open makes scratch for products of rows vectors of up to cols elements. It never shrinks before the last program
+// is closed.
+func (l *loops) open(rows, cols int) {
+	l.programs++
+	if n := max(simd.ScratchFor(cols), unpacked, minRows*cols); len(l.scratch) < n {
+		l.scratch = make([]float32, n)
+	}
+	if !l.float {
+		l.acts = l.acts.Grow(rows, cols)
+	}
+	l.count()
+}
+
+func (l *loops) close() {
+	if l.programs--; l.programs == 0 {
+		l.acts, l.scratch = nil, nil
+		l.count()
+	}
+}
+
+// count enters in the ledger what the scratch has changed by.
+func (l *loops) count() {
+	if now := l.acts.Bytes() + int64(4*len(l.scratch)); now != l.counted {
+		l.led.Add(cache.Scratch, now-l.counted, now-l.counted)
+		l.counted = now
+	}
 }
 
 func (l *loops) RMSNorm(dst, x, w []float32, eps float32) { simd.RMSNorm(dst, x, w, eps) }
@@ -55,26 +104,25 @@ func (l *loops) MatMul(dst []float32, stride int, w *quant.Matrix, from, to int,
 		l.matMulFloat(dst, stride, w, from, to, x, n, add)
 		return
 	}
-	l.room(simd.ScratchFor(w.Cols))
 	l.acts.Quantize(x, n, w.Cols)
-	l.count()
 	codes, scales := planes(w, from, to)
 	if w.Layout == quant.Layout4 {
-		simd.MatMul4(dst, stride, codes, quant.Uint32s(scales), &l.acts, add, l.scratch)
+		simd.MatMul4(dst, stride, codes, quant.Uint32s(scales), l.acts, add, l.scratch)
 	} else {
-		simd.MatMul8(dst, stride, codes, quant.Uint16s(scales), &l.acts, add, l.scratch)
+		simd.MatMul8(dst, stride, codes, quant.Uint16s(scales), l.acts, add, l.scratch)
 	}
 }
 
-// tileFloats is about how many weights are unpacked at a time: they should stay in the nearest cache.
-const tileFloats = 4096
+// Rows of weights are unpacked minRows or more at a time, up to unpacked floats, which stay in the nearest cache.
+const (
+	unpacked = 8192
+	minRows  = 4
+)
 
 func (l *loops) matMulFloat(dst []float32, stride int, w *quant.Matrix, from, to int, x []float32, n int, add bool) {
 	rows := to - from
 	if w.Layout != quant.LayoutF32 {
-		rows = min(rows, max(4, tileFloats/w.Cols&^3))
-		l.room(rows * w.Cols)
-		l.count()
+		rows = min(rows, max(minRows, unpacked/w.Cols))
 	}
 	for r := from; r < to; r += rows {
 		z := min(r+rows, to)
@@ -125,24 +173,4 @@ func (l *loops) Attend(a *ref.Attention) {
 // Work is the scratch of either attention.
 func (l *loops) Work(s *step.Shape) int {
 	return max(l.Loops.Work(s), simd.WorkFor(ref.AttendRows, s.Heads/s.KVHeads, s.HeadDim))
-}
-
-// room makes scratch for n floats. It grows to the largest need and stays.
-func (l *loops) room(n int) {
-	if len(l.scratch) < n {
-		l.scratch = make([]float32, n)
-	}
-}
-
-// count enters what the scratch has grown by.
-func (l *loops) count() {
-	if now := l.acts.Bytes() + int64(4*len(l.scratch)); now != l.counted {
-		l.led.Add(cache.Scratch, now-l.counted, now-l.counted)
-		l.counted = now
-	}
-}
-
-func (l *loops) release() {
-	l.acts, l.scratch = simd.Activations{}, nil
-	l.count()
 }

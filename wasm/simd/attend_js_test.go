@@ -63,9 +63,9 @@ func TestHalves(t *testing.T) {
 // shape is one case of attention.
 type shape struct {
 	rows, heads, dim, slots, first, keyLanes, valueLanes int
-	dead                                                         int // every dead-th slot holds no token; 0: none
-	half                                                         bool
-	noNew                                                        bool
+	dead                                                 int // every dead-th slot holds no token; 0: none
+	half                                                 bool
+	noNew                                                bool
 }
 
 // made is a case with its numbers.

@@ -60,7 +60,7 @@ func BenchmarkMatMul(b *testing.B) {
 			m, x := packed(b, r, c.layout, c.rows, c.cols), random(r, c.n*c.cols)
 			codes, scales := planes(m)
 			out, scratch := make([]float32, c.n*c.rows), make([]float32, max(ScratchFor(c.cols), 8*c.cols))
-			var a Activations
+			a := new(Activations).Grow(c.n, c.cols)
 			least := best(b, func() {
 				switch {
 				case c.float:
@@ -70,10 +70,10 @@ func BenchmarkMatMul(b *testing.B) {
 					}
 				case c.layout == quant.Layout4:
 					a.Quantize(x, c.n, c.cols)
-					MatMul4(out, c.rows, codes, quant.Uint32s(scales), &a, false, scratch)
+					MatMul4(out, c.rows, codes, quant.Uint32s(scales), a, false, scratch)
 				default:
 					a.Quantize(x, c.n, c.cols)
-					MatMul8(out, c.rows, codes, quant.Uint16s(scales), &a, false, scratch)
+					MatMul8(out, c.rows, codes, quant.Uint16s(scales), a, false, scratch)
 				}
 			})
 			b.ReportMetric(2*float64(c.rows*c.cols*c.n)/least.Seconds()/1e9, "GFLOP/s")

@@ -33,10 +33,25 @@ type Activations struct {
 }
 
 // Bytes is the memory behind a, for the ledger.
-func (a *Activations) Bytes() int64 { return int64(2*cap(a.code) + 4*cap(a.scale) + 4*cap(a.sum)) }
+func (a *Activations) Bytes() int64 {
+	if a == nil {
+		return 0
+	}
+	return int64(2*cap(a.code) + 4*cap(a.scale) + 4*cap(a.sum))
+}
 
-// Quantize fills a with rows of cols activations that lie one after the other. Cols is a multiple of 32. Memory grows
-// to the largest size seen and is then used again.
+// Grow returns a, or a new one, with room for rows of cols activations, which is a multiple of 32 or is rounded up to one.
+// What a held is lost.
+func (a *Activations) Grow(rows, cols int) *Activations {
+	groups := (cols + Group - 1) / Group
+	code, scales := rows*groups*Group, rows*padded(groups)
+	if a == nil || cap(a.code) < code || cap(a.scale) < scales {
+		a = &Activations{code: make([]int16, code), scale: make([]float32, scales), sum: make([]float32, scales)}
+	}
+	return a
+}
+
+// Quantize fills a with rows of cols activations that lie one after the other. Cols is a multiple of 32, and a has room.
 func (a *Activations) Quantize(x []float32, rows, cols int) {
 	need("activations", len(x), rows*cols)
 	if rows <= 0 || cols <= 0 || cols%Group != 0 {
@@ -44,12 +59,8 @@ func (a *Activations) Quantize(x []float32, rows, cols int) {
 	}
 	a.rows, a.groups = rows, cols/Group
 	n := rows * padded(a.groups)
-	if cap(a.code) < rows*cols {
-		a.code = make([]int16, rows*cols)
-	}
-	if cap(a.scale) < n {
-		a.scale, a.sum = make([]float32, n), make([]float32, n)
-	}
+	need("quantised activations", cap(a.code), rows*cols)
+	need("scales", cap(a.scale), n)
 	a.code, a.scale, a.sum = a.code[:rows*cols], a.scale[:n], a.sum[:n]
 	quantize(&x[0], int32(rows), int32(a.groups), &a.code[0], &a.scale[0], &a.sum[0])
 }

@@ -155,7 +155,7 @@ func TestIntegerProducts(t *testing.T) {
 			t.Run(fmt.Sprint(layout, " ", rows, "×", cols, "·", n), func(t *testing.T) {
 				m, x := packed(t, r, layout, rows, cols), random(r, n*cols)
 				clear(x[:Group]) // a group of zeros
-				var a Activations
+				a := new(Activations).Grow(n, cols)
 				a.Quantize(x, n, cols)
 				rounded := make([]float32, len(x))
 				for i, v := range x {
@@ -176,9 +176,9 @@ func TestIntegerProducts(t *testing.T) {
 						out[i] = 1
 					}
 					if layout == quant.Layout4 {
-						MatMul4(out, stride, codes, quant.Uint32s(scales), &a, add, scratch)
+						MatMul4(out, stride, codes, quant.Uint32s(scales), a, add, scratch)
 					} else {
-						MatMul8(out, stride, codes, quant.Uint16s(scales), &a, add, scratch)
+						MatMul8(out, stride, codes, quant.Uint16s(scales), a, add, scratch)
 					}
 					// A minimum and its codes nearly cancel; size counts only what is left, so allow for the parts.
 					check(t, out, stride, rows, n, add, y, func(i int) float64 { return 2e-6 * (size[i] + 10) })
@@ -190,16 +190,17 @@ func TestIntegerProducts(t *testing.T) {
 
 func TestShortSlicesPanic(t *testing.T) {
 	skipWithout(t)
-	var a Activations
+	a := new(Activations).Grow(1, 64)
 	a.Quantize(make([]float32, 64), 1, 64)
 	for name, f := range map[string]func(){
 		"output":  func() { MatMul(make([]float32, 3), 4, make([]float32, 16), 4, 4, make([]float32, 4), 1, false) },
 		"weights": func() { MatMul(make([]float32, 4), 4, make([]float32, 15), 4, 4, make([]float32, 4), 1, false) },
 		"codes": func() {
-			MatMul4(make([]float32, 4), 4, make([]uint8, 127), make([]uint32, 8), &a, false, make([]float32, 99))
+			MatMul4(make([]float32, 4), 4, make([]uint8, 127), make([]uint32, 8), a, false, make([]float32, 99))
 		},
-		"scratch": func() { MatMul8(make([]float32, 1), 1, make([]uint8, 64), make([]uint16, 2), &a, false, nil) },
+		"scratch": func() { MatMul8(make([]float32, 1), 1, make([]uint8, 64), make([]uint16, 2), a, false, nil) },
 		"norm":    func() { RMSNorm(make([]float32, 8), make([]float32, 8), make([]float32, 7), 0) },
+		"room":    func() { a.Quantize(make([]float32, 96), 1, 96) },
 		"halves":  func() { Halves(make([]float32, 3), make([]uint16, 4)) },
 	} {
 		func() {
