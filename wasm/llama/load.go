@@ -49,11 +49,7 @@ type Model struct {
 // Load reads a llama model into a backend. The packed weights are the only copy: each tensor passes through one reused
 // tile. When it fails or ctx is cancelled, everything is freed again. Errors about the file are *weights.FormatError.
 func Load(ctx context.Context, f *weights.File, b step.Backend, o Options) (*Model, error) {
-	cfg, err := readConfig(f.Meta)
-	if err != nil {
-		return nil, fmt.Errorf("llama: load: %w", err)
-	}
-	p, err := newPlan(f, &cfg)
+	cfg, p, err := planFile(f)
 	if err != nil {
 		return nil, fmt.Errorf("llama: load: %w", err)
 	}
@@ -271,3 +267,24 @@ func readFull(f *weights.File, name string, p []byte, off int64) error {
 }
 
 func align(n, to int64) int64 { return (n + to - 1) / to * to }
+
+// Check reads a model's sizes without loading it, and how many bytes its packed weights take. Errors are
+// *weights.FormatError, the same that Load would give.
+func Check(f *weights.File) (Config, int64, error) {
+	c, p, err := planFile(f)
+	if err != nil {
+		return Config{}, 0, fmt.Errorf("llama: check: %w", err)
+	}
+	sizes, err := p.place(0)
+	return c, sizes[0], err
+}
+
+// planFile reads the config and finds the tensors.
+func planFile(f *weights.File) (Config, *plan, error) {
+	c, err := readConfig(f.Meta)
+	if err != nil {
+		return Config{}, nil, err
+	}
+	p, err := newPlan(f, &c)
+	return c, p, err
+}
