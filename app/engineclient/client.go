@@ -134,7 +134,9 @@ func (c *Client) loop(ctx context.Context) {
 			return
 		}
 		f()
-		c.report()
+		if ctx.Err() == nil {
+			c.report()
+		}
 	}
 }
 
@@ -244,17 +246,13 @@ func (c *Client) finish(id uint32, m proto.Event) {
 func (c *Client) learn(r *request, m proto.Event) {
 	done, ok := m.(proto.Done)
 	worked := ok && done.Reason != proto.ReasonStopped
-	switch msg := r.msg.(type) {
+	switch r.msg.(type) {
 	case proto.Ping:
 		c.ping = 0
 		return
 	case proto.Open:
 		if !worked {
 			c.opened = false // the same worker can try again, and has what it fetched so far
-		}
-	case proto.SetMemory:
-		if worked && c.open != nil {
-			c.open.Memory = msg.Memory // a restart comes back to what the reader set
 		}
 	}
 	if worked && long(r.msg) {

@@ -14,7 +14,7 @@ const (
 	beat = 2 * time.Second
 	// patience is how many beats a worker may let pass without a packet. Beats are counted instead of time, because a
 	// sleeping machine or a hidden tab stops both sides.
-	patience = 8
+	patience = 5
 	// maxDeaths is the number of deaths, with nothing that worked in between, after which a worker is left dead.
 	maxDeaths = 2
 )

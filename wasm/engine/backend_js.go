@@ -3,19 +3,17 @@ package main
 import (
 	"context"
 	"syscall/js"
-	"time"
 
 	"kvlens/cache"
 	"kvlens/wasm/cpu"
-	"kvlens/wasm/jsutil"
 	"kvlens/wasm/proto"
 	"kvlens/wasm/ref"
 	"kvlens/wasm/step"
 )
 
 // backend makes the backend that was asked for. The CPU path is the best there is in this build; the page is told why
-// it is not the GPU.
-func backend(ctx context.Context, name string, float bool, led *cache.Ledger) (step.Backend, string, error) {
+// it is not the GPU. No adapter is asked for: that takes time, and where there is none the browser complains.
+func backend(_ context.Context, name string, float bool, led *cache.Ledger) (step.Backend, string, error) {
 	switch name {
 	case "ref":
 		return ref.New(led), proto.WhyAsked, nil
@@ -24,7 +22,11 @@ func backend(ctx context.Context, name string, float bool, led *cache.Ledger) (s
 		return b, proto.WhyAsked, err
 	case "":
 		b, err := cpu.New(led, cpu.Options{Float: float})
-		return b, whyNoGPU(ctx), err
+		why := proto.WhyNotYet
+		if !js.Global().Get("navigator").Get("gpu").Truthy() {
+			why = proto.WhyNoWebGPU
+		}
+		return b, why, err
 	case "webgpu":
 		return nil, "", proto.Failure{
 			Code: proto.CodeBackend, Op: "backend", Msg: "this build has no GPU path",
@@ -34,31 +36,4 @@ func backend(ctx context.Context, name string, float bool, led *cache.Ledger) (s
 	return nil, "", proto.Failure{
 		Code: proto.CodeBadRequest, Op: "backend", Msg: "unknown backend", Args: []string{"backend"},
 	}
-}
-
-// whyNoGPU looks for a graphics adapter, so that the page can say what this machine has.
-func whyNoGPU(ctx context.Context) string {
-	gpu := js.Global().Get("navigator").Get("gpu")
-	if gpu.IsUndefined() || gpu.IsNull() {
-		return proto.WhyNoWebGPU
-	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	adapter, err := jsutil.Await(ctx, gpu.Call("requestAdapter"))
-	switch {
-	case err != nil || adapter.Type() != js.TypeObject:
-		return proto.WhyNoAdapter
-	case fallback(adapter):
-		return proto.WhySoftware
-	}
-	return proto.WhyNotYet
-}
-
-// fallback reports a software adapter: a property of the adapter in older browsers, of its info in newer ones.
-func fallback(adapter js.Value) bool {
-	if adapter.Get("isFallbackAdapter").Truthy() {
-		return true
-	}
-	info := adapter.Get("info")
-	return info.Type() == js.TypeObject && info.Get("isFallbackAdapter").Truthy()
 }

@@ -11,6 +11,7 @@ import (
 	"kvlens/wasm/engine/core"
 	"kvlens/wasm/jsutil"
 	"kvlens/wasm/proto"
+	"kvlens/wasm/weights"
 )
 
 // build is set by the linker; the page's must be the same.
@@ -20,11 +21,13 @@ func main() {
 	debug.SetGCPercent(20) // until the engine knows what is alive: memory once taken is never given back
 	conn := &port{self: js.Global(), in: proto.NewQueue[[]byte]()}
 	jsutil.Listen(conn.self, func(p []byte) { _ = conn.in.Push(p) }, func(string) {})
-	err := core.Serve(context.Background(), conn, core.Config{
+	ctx := context.Background()
+	err := core.Serve(ctx, conn, core.Config{
 		Build:    build,
-		Store:    newStore(),
+		Store:    weights.Browser(ctx),
 		Backend:  backend,
 		Yield:    jsutil.Yield,
+		Awake:    jsutil.Awake,
 		Reserved: jsutil.MemoryBytes,
 	})
 	fmt.Fprintln(os.Stderr, "engine:", err)

@@ -9,7 +9,9 @@
     self.postMessage(String(what));
   };
   self.addEventListener("error", (event) => tell(event.message));
-  self.addEventListener("unhandledrejection", (event) => tell(event.reason?.message ?? event.reason));
+  self.addEventListener("unhandledrejection", ({reason}) => {
+    if (reason instanceof WebAssembly.RuntimeError) tell(reason.message); // a promise of ours ran into Go's end
+  });
 
   const get = async (name) => {
     const response = await fetch(new URL(name, self.location.href));

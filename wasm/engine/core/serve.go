@@ -27,6 +27,8 @@ type Config struct {
 	Backend func(ctx context.Context, name string, float bool, led *cache.Ledger) (b step.Backend, why string, err error)
 	// Yield gives way to the event loop; nil where goroutines run side by side.
 	Yield func()
+	// Awake keeps the machine from putting the engine to sleep until the result is called; nil where nothing does.
+	Awake func() (done func())
 	// Reserved is the size of the WASM memory, nil where there is none.
 	Reserved func() uint64
 }
@@ -65,6 +67,9 @@ type job struct {
 func Serve(ctx context.Context, conn proto.Conn, c Config) error {
 	if c.Yield == nil {
 		c.Yield = func() {}
+	}
+	if c.Awake == nil {
+		c.Awake = func() func() { return func() {} }
 	}
 	if c.Reserved == nil {
 		c.Reserved = func() uint64 { return 0 }
@@ -159,7 +164,9 @@ func (e *engine) begin(ctx context.Context, id uint32, m proto.Request) {
 // work runs the jobs.
 func (e *engine) work() {
 	for j := range e.jobs {
+		sleep := e.Awake()
 		done, err := e.run(j)
+		sleep()
 		var end proto.Event = done
 		switch {
 		case err == nil:
