@@ -2,7 +2,6 @@ package weights
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -14,6 +13,9 @@ const (
 	maxManifest = 1 << 20 // bytes of the manifest itself
 	maxParts    = 8192
 	maxText     = 8 << 10 // bytes of one text field
+
+	maxStops     = 32
+	maxLanguages = 32
 )
 
 // Prompt modes of a manifest.
@@ -65,7 +67,7 @@ func ReadManifest(data []byte) (*Manifest, error) {
 		return nil, &ManifestError{"file", fmt.Sprintf("%d bytes, at most %d are read", len(data), maxManifest)}
 	}
 	m := new(Manifest)
-	if err := json.Unmarshal(data, m); err != nil {
+	if err := decode(data, m); err != nil {
 		return nil, &ManifestError{"file", err.Error()}
 	}
 	if err := m.check(); err != nil {
@@ -95,8 +97,8 @@ func (m *Manifest) check() error {
 	if err := m.Prompt.check(); err != nil {
 		return err
 	}
-	if len(m.Stop) > 32 {
-		return &ManifestError{"stop", "more than 32 texts"}
+	if len(m.Stop) > maxStops {
+		return &ManifestError{"stop", fmt.Sprintf("more than %d texts", maxStops)}
 	}
 	for i, s := range m.Stop {
 		if s == "" || len(s) > 100 {
@@ -149,8 +151,8 @@ func (p *Prompt) check() error {
 	default:
 		return &ManifestError{"prompt.mode", fmt.Sprintf("%.80q is not %q or %q", p.Mode, ModeChat, ModeStory)}
 	}
-	if len(p.Templates) > 32 {
-		return &ManifestError{"prompt.templates", "more than 32 languages"}
+	if len(p.Templates) > maxLanguages {
+		return &ManifestError{"prompt.templates", fmt.Sprintf("more than %d languages", maxLanguages)}
 	}
 	for lang, t := range p.Templates {
 		if strings.Count(t, "{story}") != 1 || strings.Count(t, "{question}") != 1 || len(t) > maxText {
