@@ -75,8 +75,11 @@ func (b *Backend) Alloc(kind cache.Kind, name string, size int64) (step.Buffer, 
 	if runtime.GOARCH == "wasm" {
 		limit = wasmLimit
 	}
-	if kind >= cache.Kinds || size < 0 || size > limit-b.held {
-		return 0, fmt.Errorf("%s: alloc %s: %d bytes of kind %d, beside %d bytes in use", b.info.Name, name, size, kind, b.held)
+	if kind >= cache.Kinds || size < 0 {
+		return 0, fmt.Errorf("%s: alloc %s: %d bytes of kind %d", b.info.Name, name, size, kind)
+	}
+	if size > limit-b.held {
+		return 0, fmt.Errorf("%s: alloc %s: %w: %d bytes, beside %d in use", b.info.Name, name, step.ErrMemory, size, b.held)
 	}
 	m := &memory{bytes: make([]byte, size), kind: kind, logical: size, name: name}
 	if kind == cache.Free {

@@ -7,6 +7,7 @@ package step
 
 import (
 	"context"
+	"errors"
 
 	"kvlens/cache"
 	"kvlens/wasm/quant"
@@ -145,6 +146,9 @@ type Info struct {
 	Detail    string // adapter, SIMD level or number of cores
 	MaxBuffer int64  // largest single buffer in bytes, 0 if unlimited
 }
+
+// ErrMemory is wrapped by the errors of Alloc where there is not enough memory.
+var ErrMemory = errors.New("not enough memory")
 
 // Backend owns memory and runs programs. Every byte it is asked for is in the ledger that it was made with.
 type Backend interface {

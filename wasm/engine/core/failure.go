@@ -11,6 +11,7 @@ import (
 	"kvlens/wasm/llama"
 	"kvlens/wasm/proto"
 	"kvlens/wasm/sample"
+	"kvlens/wasm/step"
 	"kvlens/wasm/tokenizer"
 	"kvlens/wasm/weights"
 )
@@ -51,6 +52,8 @@ func failure(op string, err error) proto.Failure {
 		f.Code, f.Args = proto.CodeQuota, []string{decimal(quota.Need), decimal(quota.Free)}
 	case errors.As(err, &param):
 		f.Code, f.Args = proto.CodeBadRequest, []string{param.Field}
+	case errors.Is(err, step.ErrMemory):
+		f.Code = proto.CodeMemory
 	case errors.Is(err, sample.ErrLogits):
 		f.Code = proto.CodeNumbers
 	case errors.Is(err, llama.ErrEmpty):

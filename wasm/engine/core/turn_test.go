@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"reflect"
 	"runtime"
@@ -106,13 +107,21 @@ func TestRawAndForced(t *testing.T) {
 // watched is a backend that shows every run of operations, and what is read, to the test.
 type watched struct {
 	step.Backend
-	run  func(a *step.Args, op int)
-	read func(dst []byte)
+	limit int64 // of one allocation, 0 for none
+	run   func(a *step.Args, op int)
+	read  func(dst []byte)
 }
 
 func (w *watched) Compile(p *step.Program) (step.Exec, error) {
 	x, err := w.Backend.Compile(p)
 	return &watchedExec{x, w}, err
+}
+
+func (w *watched) Alloc(kind cache.Kind, name string, size int64) (step.Buffer, error) {
+	if w.limit > 0 && size > w.limit {
+		return 0, fmt.Errorf("alloc: %w", step.ErrMemory)
+	}
+	return w.Backend.Alloc(kind, name, size)
 }
 
 func (w *watched) Read(src step.Buffer, off int64, dst []byte) error {
@@ -326,5 +335,18 @@ func TestNumbersGoneBad(t *testing.T) {
 	bad.Store(false)
 	if o := p.ask(ask(evening)).ok(); o.text() != " a sandwich." {
 		t.Errorf("afterwards the answer is %q", o.text())
+	}
+}
+
+// TestNotEnoughMemory: a cap that cannot be had leaves the one before.
+func TestNotEnoughMemory(t *testing.T) {
+	p := opened(t, hooks{backend: func(b step.Backend) step.Backend { return &watched{Backend: b, limit: 3 << 20} }})
+	before := p.ask(proto.SetMemory{Memory: proto.Memory{Cap: 1 << 20}}).ok().state
+	p.ask(proto.SetMemory{Memory: proto.Memory{Cap: 8 << 20}}).fails(proto.CodeMemory)
+	if after := p.ask(proto.Reset{}).ok().state; after.Cap != before.Cap || after.Room != before.Room {
+		t.Errorf("the state went from %+v to %+v", before, after)
+	}
+	if o := p.ask(ask(evening)).ok(); o.text() != " a sandwich." {
+		t.Errorf("the answer is %q", o.text())
 	}
 }
