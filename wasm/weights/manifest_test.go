@@ -99,3 +99,28 @@ func TestReadManifestRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func FuzzReadManifest(f *testing.F) {
+	f.Add(encode(manifest(make([]byte, 250), 100)))
+	f.Add([]byte(`{"format":1,"parts":[{"size":9e15},{"size":9e15}],"prompt":{"templates":{"":""}}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := ReadManifest(data)
+		if err != nil {
+			var bad *ManifestError
+			if !errors.As(err, &bad) || bad.Field == "" {
+				t.Fatalf("%v is no manifest error", err)
+			}
+			return
+		}
+		var sum int64
+		for _, p := range m.Parts {
+			if p.Size < 1 || p.Size > MaxPart || strings.ContainsAny(p.Name, "/\\:?#%") || strings.HasPrefix(p.Name, ".") {
+				t.Fatalf("part %+v", p)
+			}
+			sum += p.Size
+		}
+		if sum != m.Size || len(m.SHA256) != 64 {
+			t.Fatalf("size %d of %d", m.Size, sum)
+		}
+	})
+}
