@@ -216,6 +216,9 @@ func TestRandomCalls(t *testing.T) {
 				now.reserve(t, c, r.IntN(12))
 			case op < 16:
 				i := r.IntN(n)
+				if _, err := c.Take(i/g.KVHeads, i%g.KVHeads, now.room[i]-now.slots[i]+1); err == nil {
+					t.Fatalf("seed %d: took more slots than are reserved", seed)
+				}
 				k := r.IntN(now.room[i] - now.slots[i] + 1)
 				slots, err := c.Take(i/g.KVHeads, i%g.KVHeads, k)
 				if err != nil || len(slots) != k {

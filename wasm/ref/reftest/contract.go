@@ -26,6 +26,9 @@ func testMemory(t *testing.T, open Open) {
 	var settled [cache.Kinds]cache.Row
 	for round := range 3 {
 		s := e.session(halfPages, 40)
+		if row := led.Rows()[cache.Free]; row.Allocated != s.cache.Cap() || row.Logical != 0 {
+			t.Errorf("round %d: an arena of %d bytes enters as %+v", round, s.cache.Cap(), row)
+		}
 		s.answer(ids)
 		if got, want := allocated(led, cache.KVF16, cache.Positions, cache.Free), s.cache.Cap(); got != want {
 			t.Errorf("round %d: the arena's kinds add up to %d bytes of %d", round, got, want)
@@ -39,6 +42,11 @@ func testMemory(t *testing.T, open Open) {
 		} else if led.Rows() != settled {
 			t.Errorf("round %d: the ledger changed:\n%v\n%v", round, settled, led.Rows())
 		}
+	}
+	x := e.exec.Scratch(step.X)
+	e.must(e.exec.Grow(20, 20))
+	if e.exec.Scratch(step.X) != x {
+		t.Error("Grow to what there is moved X")
 	}
 	// X, K and V of more rows, logits of more rows: no more, no less.
 	before := led.Rows()[cache.Scratch].Allocated
@@ -91,6 +99,7 @@ func testErrors(t *testing.T, open Open) {
 		{"rows before the first", func(a *step.Args) { a.From = -1 }, 0, 1},
 		{"rows after the last", func(a *step.Args) { a.To = len(ids) + 1 }, 0, 1},
 		{"more rows than the chunk", func(a *step.Args) { a.IDs, a.To = make([]int32, 65), 65 }, 0, 1},
+		{"more rows than Grow made room for", func(a *step.Args) { a.IDs, a.From, a.To = make([]int32, 65), 1, 65 }, 0, 1},
 		{"an id below the vocabulary", func(a *step.Args) { a.IDs = []int32{0, 0, 0, -1} }, 0, 1},
 		{"an id above the vocabulary", func(a *step.Args) { a.IDs = []int32{0, int32(tiny.Vocab), 0, 0} }, 0, 1},
 		{"positions before the table", func(a *step.Args) { a.Pos = -1 }, 1, 2},
@@ -152,6 +161,11 @@ func testCompileErrors(t *testing.T, e *engine) {
 	small, err := e.b.Alloc(cache.Weights, "small", 1024)
 	e.must(err)
 	norm := step.Tensor{Buf: small, Rows: 1, Cols: tiny.Hidden}
+	at := func(off int64, cols int) []step.Op {
+		n := norm
+		n.Off, n.Cols = off, cols
+		return []step.Op{step.Norm{W: n}}
+	}
 	for name, spoil := range map[string]func(p *step.Program){
 		"no chunk":              func(p *step.Program) { p.Chunk = 0 },
 		"no layers":             func(p *step.Program) { p.Shape.Layers = 0 },
@@ -161,8 +175,8 @@ func testCompileErrors(t *testing.T, e *engine) {
 		"rotation past a head":  func(p *step.Program) { p.Shape.RotDim = 34 },
 		"no RoPE table":         func(p *step.Program) { p.Rope = 0 },
 		"no weights":            func(p *step.Program) { p.Ops = []step.Op{step.Norm{W: step.Tensor{Rows: 1, Cols: tiny.Hidden}}} },
-		"weights past the end":  func(p *step.Program) { norm.Off = 1024; p.Ops = []step.Op{step.Norm{W: norm}} },
-		"weights of wrong size": func(p *step.Program) { norm.Off = 0; norm.Cols--; p.Ops = []step.Op{step.Norm{W: norm}} },
+		"weights past the end":  func(p *step.Program) { p.Ops = at(1024, tiny.Hidden) },
+		"weights of wrong size": func(p *step.Program) { p.Ops = at(0, tiny.Hidden-1) },
 		"unknown layout":        func(p *step.Program) { p.Ops = []step.Op{step.Head{W: step.Tensor{Buf: small, Layout: 99}}} },
 		"layer that is none":    func(p *step.Program) { p.Ops = []step.Op{step.Attend{Layer: tiny.Layers}} },
 		"project from X":        func(p *step.Program) { p.Ops = []step.Op{step.Project{In: step.X}} },

@@ -51,7 +51,7 @@ func NewModel(r *rand.Rand, s step.Shape, chunk int, layouts ...quant.Layout) *M
 		gateUp := step.Stack{matrix(2*s.FFN, s.Hidden)}
 		if len(layouts) > 1 {
 			qkv = step.Stack{matrix(query, s.Hidden), matrix(key, s.Hidden), matrix(key, s.Hidden)}
-			gateUp = step.Stack{matrix(s.FFN+1, s.Hidden), matrix(s.FFN-1, s.Hidden)}
+			gateUp = step.Stack{matrix(s.FFN-1, s.Hidden), matrix(s.FFN+1, s.Hidden)}
 		}
 		ops = append(ops,
 			step.QKV{Layer: l, Norm: norm(), W: qkv},

@@ -139,10 +139,25 @@ func testOps(t *testing.T, open Open, c opCase, tol Tolerance) {
 	if !bytes.Equal(got.readArena(), want.readArena()) {
 		t.Error("store: the arenas differ")
 	}
+	got.checkPositions(a.Slots, a.Pos)
 	a.Stored, a.From, a.To = true, total-1, total
 	run(2)
 	compare("attend, stored", 1, step.A)
 	compareRows(t, &a, got, want, tol)
+}
+
+// checkPositions looks for the positions from pos on in the slots of a layer's tokens.
+func (s *session) checkPositions(slots [][]uint32, pos int) {
+	s.t.Helper()
+	arena := s.readArena()
+	for h := range slots {
+		p := ref.Pages{Arena: arena, List: s.cache.List(0, h), Geo: s.cache.Geometry()}
+		for t, slot := range slots[h] {
+			if got := *p.Position(int(slot)); int(got) != pos+t {
+				s.t.Errorf("store: head %d has position %d in slot %d, want %d", h, got, slot, pos+t)
+			}
+		}
+	}
 }
 
 // compareRows compares attention rows, of a token in the middle and of the last.

@@ -32,20 +32,6 @@ func tinyModel(s step.Shape, layouts ...quant.Layout) (*Model, []int32) {
 	return m, ids
 }
 
-// testModel holds whole models against the oracle, prefill and decode.
-func testModel(t *testing.T, open Open, tol Tolerance) {
-	for _, l := range []quant.Layout{quant.LayoutF32, quant.LayoutF16, quant.Layout4, quant.Layout8} {
-		t.Run(l.String(), func(t *testing.T) {
-			m, ids := tinyModel(tiny, l)
-			got, want := newEngine(t, open, m).session(exactPages, 40), newEngine(t, oracle, m).session(exactPages, 40)
-			Compare(t, "prefill", got.prefill(ids, 64), want.prefill(ids, 64), tol)
-			for _, id := range ids[:3] {
-				Compare(t, "decode", got.decode(id), want.decode(id), tol)
-			}
-		})
-	}
-}
-
 // testChunks: a prompt gives the same logits in chunks of any size.
 func testChunks(t *testing.T, open Open, tol Tolerance) {
 	m, ids := tinyModel(tiny, quant.Layout4)

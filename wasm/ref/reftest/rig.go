@@ -117,7 +117,8 @@ type session struct {
 	*engine
 	cache *cache.Cache
 	arena step.Buffer
-	pos   int
+	pos   int // of the next token
+	turn  int // tokens of the last prefill or decode
 }
 
 // pages is what a session's geometry adds to the shape.
@@ -176,6 +177,7 @@ func (s *session) prefill(ids []int32, chunk int) []float32 {
 		logits = append(logits, s.read(step.Logits, (a.To-a.From)*shape.Vocab)...)
 	})
 	s.pos += len(ids)
+	s.turn = len(ids)
 	return logits
 }
 
@@ -197,6 +199,7 @@ func (s *session) decode(id int32) []float32 {
 	last := 1 + s.model.Shape.Layers*opsPerLayer
 	s.run(&a, last, last+2)
 	s.pos++
+	s.turn = 1
 	return s.read(step.Logits, s.model.Shape.Vocab)
 }
 

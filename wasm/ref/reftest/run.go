@@ -17,7 +17,8 @@ func Run(t *testing.T, open Open, tol Tolerance) {
 		name string
 		test func(*testing.T, Open, Tolerance)
 	}{
-		{"Model", testModel},
+		{"Definition", testDefinition},
+		{"LastRow", testLastRow},
 		{"Chunks", testChunks},
 		{"Decode", testDecode},
 		{"Pages", testPages},
