@@ -11,7 +11,7 @@ import (
 // Options of the backend.
 type Options struct {
 	// Float keeps activations in float32, which meets the tolerances of the oracle. Otherwise the products with 4- and
-	// 8-bit weights round activations to 8 bits in groups of 32, as other engines do, and are several times faster.
+	// 8-bit weights round activations to 16-bit integers in groups of 32, and are several times faster.
 	Float bool
 }
 

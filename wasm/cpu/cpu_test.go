@@ -14,11 +14,11 @@ func TestFloat(t *testing.T) {
 	reftest.Run(t, open(cpu.Options{Float: true}), reftest.Float32)
 }
 
-// With 8-bit activations each activation is off by up to half a step, 1/254 of the largest of its group of 32, random in
-// sign: for outputs near 1 a standard deviation of about 0.01, more behind a SiLU. That the products are exact but for
-// this rounding is shown in wasm/simd.
+// With integer activations each is off by up to half a step, 1/65,534 of the largest of its group of 32, random in sign:
+// for outputs near 1 a standard deviation of about 4e-5, more behind a SiLU. That the products are exact but for this
+// rounding is shown in wasm/simd.
 func TestInteger(t *testing.T) {
-	reftest.Run(t, open(cpu.Options{}), reftest.Tolerance{Abs: 0.1, Rel: 0.05})
+	reftest.Run(t, open(cpu.Options{}), reftest.Tolerance{Abs: 4e-4, Rel: 2e-4})
 }
 
 func open(o cpu.Options) reftest.Open {

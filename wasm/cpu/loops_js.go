@@ -12,7 +12,7 @@ func newBackend(led *cache.Ledger, o Options) step.Backend {
 	if !simd.Available() {
 		return withoutSIMD(led, "no SIMD")
 	}
-	detail := "SIMD, 8-bit activations"
+	detail := "SIMD, 16-bit activations"
 	if o.Float {
 		detail = "SIMD, float activations"
 	}

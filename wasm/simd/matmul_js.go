@@ -25,7 +25,7 @@ func flag(b bool) int32 {
 // padded is the length of a row of scales: whole vectors.
 func padded(groups int) int { return (groups + 3) &^ 3 }
 
-// Activations are rows of activations, quantised to int8 in groups of 32: x ≈ code·scale. Sum is scale·Σcode.
+// Activations are rows of activations, quantised to int16 in groups of 32: x ≈ code·scale. Sum is scale·Σcode.
 type Activations struct {
 	rows, groups int
 	code         []int16 // [rows][cols]

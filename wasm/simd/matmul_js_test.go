@@ -162,7 +162,7 @@ func TestIntegerProducts(t *testing.T) {
 					g := i % cols / Group
 					scale := a.scale[i/cols*padded(a.groups)+g]
 					rounded[i] = scale * float32(a.code[i])
-					if math.Abs(float64(rounded[i]-v)) > 0.5001*float64(scale) {
+					if math.Abs(float64(rounded[i]-v)) > 0.51*float64(scale) {
 						t.Fatalf("activation %d: %g becomes %g in steps of %g", i, v, rounded[i], scale)
 					}
 				}
