@@ -182,6 +182,7 @@ func ended(m Model, e Ended) Model {
 	}
 	m.Phase = Idle
 	m = m.withTurn(func(t *Turn) { t.Ended, t.Reason = true, e.Reason })
+	m.Draft.Question = m.next()
 	if t, _ := m.Live(); t.Reason == proto.ReasonStopped && len(t.Answer) == 0 {
 		// Stopped while reading: the engine rolled the turn back, so it is no part of the conversation.
 		m.Turns = m.Turns[: len(m.Turns)-1 : len(m.Turns)-1]
@@ -190,6 +191,21 @@ func ended(m Model, e Ended) Model {
 		}
 	}
 	return m
+}
+
+// next is what the question field holds after a turn: a question about the story that has not been asked, unless the
+// reader has begun to write one.
+func (m Model) next() string {
+	t, _ := m.Live()
+	if m.Draft.Question != t.Asked {
+		return m.Draft.Question
+	}
+	for _, q := range m.Draft.More {
+		if !m.Asked(q) {
+			return q
+		}
+	}
+	return ""
 }
 
 func failed(m Model, e Failed) Model {

@@ -165,6 +165,16 @@ func (m Model) Follows() bool {
 	return false
 }
 
+// Asked reports whether a question has been asked in this conversation.
+func (m Model) Asked(question string) bool {
+	for _, t := range m.Turns {
+		if t.Asked == question {
+			return true
+		}
+	}
+	return false
+}
+
 // Offer finds an offer by its manifest.
 func (m Model) Offer(manifest string) (Offer, bool) {
 	for _, o := range m.Offers {

@@ -26,14 +26,14 @@ func (c *Catalogue) Bytes(n uint64) string {
 		return c.T("unit.bytes", "n", n)
 	}
 	v, u := float64(n)/1024, 0
-	// 1023.95 would be written as 1,024: then the next unit reads better.
-	for v >= 1023.95 && u < len(units)-1 {
+	// 1,023.5 would be written as 1,024: then the next unit reads better.
+	for v >= 1023.5 && u < len(units)-1 {
 		v, u = v/1024, u+1
 	}
 	return c.T(units[u], "n", c.Decimal(v))
 }
 
-// Decimal writes about three digits: two decimals below 10, one below 1,000, none above; zeros at the end are left out.
+// Decimal writes three digits: two decimals below 10, one below 100, none above; zeros at the end are left out.
 func (c *Catalogue) Decimal(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "–"
@@ -43,7 +43,7 @@ func (c *Catalogue) Decimal(v float64) string {
 	switch {
 	case a < 9.995:
 		digits = 2
-	case a < 999.95:
+	case a < 99.95:
 		digits = 1
 	default:
 		return c.Int(int64(math.Round(v)))
@@ -56,9 +56,11 @@ func (c *Catalogue) Decimal(v float64) string {
 func (c *Catalogue) Percent(p float64) string {
 	v := p * 100
 	switch {
+	case v >= 99.5 && v < 100: // not quite certain is not 100 %
+		return c.T("unit.percent", "n", Fixed(math.Floor(v*100)/100, 2))
 	case v > 0 && v < 0.005:
 		return c.T("unit.percent.tiny")
-	case v < 9.95:
+	case v < 9.5:
 		return c.T("unit.percent", "n", c.Decimal(v))
 	}
 	return c.T("unit.percent", "n", strconv.Itoa(int(math.Round(v))))

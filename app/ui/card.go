@@ -27,11 +27,9 @@ type cardHolder struct {
 }
 
 func (h *cardHolder) Render() app.UI {
-	return named(app.Div(), "card").ID("card").Class("card").Role("tooltip").
+	return named(app.Div(), "card").ID("card").Class("card").Role("tooltip").Hidden(true).
 		On("pointerenter", h.enter).On("pointerleave", h.exit)
 }
-
-func (h *cardHolder) OnMount(app.Context) { h.C.card.hide() }
 
 func (h *cardHolder) enter(ctx app.Context, _ app.Event) { ctx.PreventUpdate(); h.C.card.over = true }
 
@@ -65,6 +63,17 @@ func (k *card) show(el app.Value, serial uint32, answer bool, index int) {
 	el.Get("classList").Call("add", "sel")
 	attr(el, "aria-describedby", "card")
 	k.place(box, el)
+	k.uncover(box, el)
+}
+
+// uncover moves the page on where the card, at the bottom of a narrow screen, would lie over its token.
+func (k *card) uncover(box, el app.Value) {
+	token, cover := el.Call("getBoundingClientRect"), box.Call("getBoundingClientRect")
+	const clear = 12.0
+	down := token.Get("bottom").Float() + clear - cover.Get("top").Float()
+	if down > 0 && token.Get("top").Float() < cover.Get("bottom").Float() && cover.Get("width").Float() > 0.9*app.Window().Get("innerWidth").Float() {
+		app.Window().Call("scrollBy", 0, down)
+	}
 }
 
 // place puts the card under its token, or above where there is no room; on narrow screens the style sheet puts it at the

@@ -34,7 +34,7 @@ func (c *controller) composer() app.UI {
 	case proto.Story:
 		x.Text = m.Draft.Question
 		for _, q := range m.Draft.More {
-			if !asked(m.Turns, q) {
+			if !m.Asked(q) && q != m.Draft.Question {
 				x.More = append(x.More, q)
 			}
 		}
@@ -47,15 +47,6 @@ func (c *controller) composer() app.UI {
 		x.Text = m.Draft.Raw
 	}
 	return x
-}
-
-func asked(turns []state.Turn, question string) bool {
-	for _, t := range turns {
-		if t.Asked == question {
-			return true
-		}
-	}
-	return false
 }
 
 // field names the control and the part of the draft that it holds.

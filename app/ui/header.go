@@ -79,6 +79,9 @@ func (h *header) chip() app.UI {
 
 func (h *header) describe() string {
 	c := h.C
+	if h.Current == "" {
+		return ""
+	}
 	if !h.Ready {
 		return h.Model + c.t("list.separator")
 	}
@@ -110,7 +113,7 @@ func (h *header) why() app.UI {
 			body = append(body, app.P().Text(c.t("why."+h.Why)))
 		}
 		if h.Detail != "" {
-			body = append(body, app.P().Class("small").Text(c.t("why.detail", "detail", h.Detail)))
+			body = append(body, app.P().Class("small").Body(app.Text(c.t("why.detail")+c.t("word.separator")), app.Code().Text(h.Detail)))
 		}
 	}
 	body = append(body, app.P().Class("small").Text(c.t("why.local")))

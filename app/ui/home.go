@@ -127,7 +127,11 @@ func (c *controller) opening() app.UI {
 	return named(app.Div(), "opening").Class("opening").Body(
 		app.P().Body(app.Strong().Text(c.t("opening.title", "name", c.modelName(m.Current)))),
 		app.P().Class("small").Text(c.stage()),
-		c.bar100(),
+		app.Div().Class("row").Body(
+			c.bar100(),
+			named(app.Button(), "opening-stop").Type("button").Class("ghost").Text(c.t("stop")).
+				OnClick(func(app.Context, app.Event) { c.send(state.Halt{}) }),
+		),
 	)
 }
 

@@ -40,8 +40,8 @@ func (p *memory) Render() app.UI {
 	return named(app.Section(), "memory").ID("memory").Class("memory").Body(
 		app.H2().Text(c.t("memory.title")),
 		app.P().Class("big").Body(
-			named(app.Span(), "memory-used").Text(c.words.Bytes(used)),
-			app.Small().Text(c.t("memory.of", "cap", c.words.Bytes(m.Cap))),
+			named(app.Span(), "memory-used").Text(p.size(used)),
+			app.Small().Text(c.t("memory.of", "cap", p.size(m.Cap))),
 		),
 		p.gauge(used),
 		p.arena(),
@@ -52,17 +52,29 @@ func (p *memory) Render() app.UI {
 	)
 }
 
+// size writes bytes of the cache, which has none before there is a model.
+func (p *memory) size(n uint64) string {
+	if p.M.Cap == 0 {
+		return "–"
+	}
+	return p.C.words.Bytes(n)
+}
+
 // gauge is the cache against the cap: a bar, and a meter for those who do not see it.
 func (p *memory) gauge(used uint64) app.UI {
 	c, m := p.C, p.M
 	const width = 1000
 	at := func(bytes uint64) string { return strconv.Itoa(int(share(min(bytes, m.Cap), m.Cap) * width)) }
 	pages := m.Row(state.KVF16).Allocated + m.Row(state.KVF32).Allocated
+	tick := "0" // the most there has been
+	if m.PeakKV > 0 {
+		tick = "3"
+	}
 	bar := svg("svg").Class("gauge").Attr("viewBox", "0 0 1000 24").Attr("preserveAspectRatio", "none").Aria("hidden", "true").Body(
 		svg("rect").Class("f-rule").Attr("width", "1000").Attr("height", "24"),
 		svg("rect").Class("f-sink").Attr("width", at(used)).Attr("height", "24"),
 		svg("rect").Class("f-recent").Attr("width", at(pages)).Attr("height", "24"),
-		svg("rect").Class("f-ink").Attr("x", at(m.PeakKV)).Attr("width", "3").Attr("height", "24"),
+		svg("rect").Class("f-ink").Attr("x", at(m.PeakKV)).Attr("width", tick).Attr("height", "24"),
 	)
 	text := c.t("memory.meter", "used", c.words.Bytes(used), "cap", c.words.Bytes(m.Cap), "percent", c.words.Percent(share(used, m.Cap)))
 	return named(app.Div(), "gauge").Role("meter").Aria("label", c.t("memory.gauge")).
@@ -86,7 +98,7 @@ func (p *memory) arena() app.UI {
 		pages = min(cells, count(m.Row(state.KVF16).Allocated+m.Row(state.KVF32).Allocated))
 		used = min(cells, count(m.Used()))
 	}
-	label := c.t("memory.arena", "cell", c.words.Bytes(m.Cap/cells))
+	label := c.t("memory.arena", "cell", p.size(m.Cap/cells))
 	return app.Figure().Class("arena").Body(
 		svg("svg").Attr("viewBox", "0 0 "+strconv.Itoa(arenaColumns*12-2)+" "+strconv.Itoa(arenaRows*12-2)).Role("img").Aria("label", label).Body(
 			svg("path").Class("f-recent").Attr("d", squares(0, pages)),
@@ -143,12 +155,16 @@ func (p *memory) table() app.UI {
 	head := func(key string) app.UI { return app.Th().Scope("col").Text(c.t(key)) }
 	var foot []app.UI
 	if len(m.Rows) > 0 {
-		foot = append(foot, p.row(c.t("memory.total"), "", total))
+		foot = append(foot, app.Tr().Body(
+			app.Th().Scope("row").Text(c.t("memory.total")),
+			app.Td().Text(c.words.Bytes(total.Logical)),
+			named(app.Td(), "allocated").Text(c.words.Bytes(total.Allocated)),
+			app.Td().Text(c.t("memory.atmost", "n", c.words.Bytes(total.Peak))),
+		))
 	}
 	if m.Reserved > 0 {
 		foot = append(foot, named(app.Tr(), "reserved").Body(
-			app.Th().Scope("row").Text(c.t("memory.reserved")),
-			app.Td(),
+			app.Th().Scope("row").ColSpan(2).Text(c.t("memory.reserved")),
 			app.Td().Text(c.words.Bytes(m.Reserved)),
 			app.Td(),
 		))
@@ -167,11 +183,15 @@ func (p *memory) row(name, class string, r state.Row) app.UI {
 	if class != "" {
 		label = append(label, app.Span().Class("swatch "+class).Aria("hidden", "true"))
 	}
-	return app.Tr().Body(
+	size := func(n uint64) app.UI {
+		if n == 0 {
+			return app.Td().Text("–")
+		}
+		return app.Td().Text(c.words.Bytes(n))
+	}
+	return app.Tr().DataSet("kind", r.Kind.String()).Body(
 		app.Th().Scope("row").Body(append(label, app.Text(name))...),
-		app.Td().Text(c.words.Bytes(r.Logical)),
-		app.Td().Text(c.words.Bytes(r.Allocated)),
-		app.Td().Text(c.words.Bytes(r.Peak)),
+		size(r.Logical), size(r.Allocated), size(r.Peak),
 	)
 }
 

@@ -21,6 +21,7 @@ type turn struct {
 	Chat   bool
 	Live   bool
 	Foot   string // how it ended
+	Open   bool   // show what else could have been said: the last turn, where it is short
 
 	prompt, answer app.Value
 	pieces, tokens int // written so far
@@ -55,9 +56,8 @@ func (t *turn) Render() app.UI {
 	return named(app.Section(), "turn").Class("turn").Body(
 		t.text(app.P().ID(t.id("prompt")).Class("pieces"), "prompt", t.C.t("turn.prompt", "asked", t.Asked)),
 		t.text(app.P().ID(t.id("answer")).Class(class), "answer", t.C.t("turn.answer", "asked", t.Asked)),
-		app.If(t.Foot != "", func() app.UI {
-			return named(app.P(), "turn-end").Class("foot").Text(t.Foot)
-		}),
+		named(app.P(), "turn-end").Class("foot").Text(t.Foot),
+		t.alternatives(),
 	)
 }
 
@@ -82,8 +82,13 @@ func (t *turn) paint() {
 		return
 	}
 	for ; t.pieces < len(m.Pieces); t.pieces++ {
-		p := m.Pieces[t.pieces]
-		t.add(t.prompt, t.pieces, p.Text, special(p.Text))
+		text := m.Pieces[t.pieces].Text
+		if !t.prompt.Get("firstChild").Truthy() {
+			text = strings.TrimLeft(text, "\n") // a later turn begins with the line break that ends the answer before
+		}
+		if text != "" {
+			t.add(t.prompt, t.pieces, text, special(text))
+		}
 	}
 	for ; t.tokens < len(m.Answer); t.tokens++ {
 		text := m.Answer[t.tokens].Text
@@ -200,6 +205,9 @@ func (c *controller) paint() {
 	}
 }
 
+// most is how many tokens an answer may have for its alternatives to be laid out.
+const most = 12
+
 // turns renders the conversation.
 func (c *controller) turns() []app.UI {
 	out := make([]app.UI, len(c.model.Turns))
@@ -208,6 +216,7 @@ func (c *controller) turns() []app.UI {
 		out[i] = &turn{
 			C: c, Serial: t.Serial, Name: c.model.Lang, Asked: t.Asked, Lang: state.LangOf(t.Asked),
 			Chat: c.model.Mode == proto.Chat, Live: last && c.model.Running(), Foot: c.foot(t),
+			Open: last && t.Ended && len(t.Answer) > 0 && len(t.Answer) <= most,
 		}
 	}
 	return out
