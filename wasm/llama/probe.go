@@ -17,6 +17,7 @@ type At struct {
 	Layer    int
 	Op       step.Op
 	From, To int
+	chunk    int
 	m        *Model
 	args     *step.Args
 }
@@ -41,9 +42,9 @@ func (a *At) Row(n step.Name, t int) ([]float32, error) {
 	case step.K, step.V:
 		width = c.KVHeads * c.HeadDim
 	case step.Q, step.A:
-		width, t = c.Heads*c.HeadDim, t-a.From
+		width, t = c.Heads*c.HeadDim, t-a.chunk
 	case step.F:
-		width, t = c.FFN, t-a.From
+		width, t = c.FFN, t-a.chunk
 	case step.N: // LastRow writes row 0
 		width, t = c.Hidden, 0
 	default:
@@ -63,10 +64,11 @@ func (a *At) Attention(t int) ([][]float32, error) {
 	c := &a.m.cfg
 	args := *a.args
 	args.Stored = true
+	args.From = a.chunk
 	out := make([][]float32, c.Heads)
 	n := args.Cache.List(a.Layer, 0).Slots
 	for h := range out {
 		out[h] = make([]float32, n)
 	}
-	return out, a.m.exec.AttentionRow(&args, a.Layer, t-a.From, out)
+	return out, a.m.exec.AttentionRow(&args, a.Layer, t-a.chunk, out)
 }

@@ -219,6 +219,7 @@ type runner struct {
 	ctx   context.Context
 	args  step.Args
 	probe Probe
+	chunk int // first row of what Q, A and F hold: the chunks of Store may be others
 }
 
 // run runs one operation, shows it to the probe and gives way to others.
@@ -227,6 +228,9 @@ func (r *runner) run(layer, op int) error {
 		return err
 	}
 	m := r.s.m
+	if _, ok := m.prog.Ops[op].(step.QKV); ok {
+		r.chunk = r.args.From
+	}
 	done := m.pace.start()
 	if err := m.exec.Run(r.ctx, &r.args, op, op+1); err != nil {
 		return err
@@ -237,7 +241,7 @@ func (r *runner) run(layer, op int) error {
 	if r.probe == nil {
 		return nil
 	}
-	return r.probe(&At{Layer: layer, Op: m.prog.Ops[op], From: r.args.From, To: r.args.To, m: m, args: &r.args})
+	return r.probe(&At{Layer: layer, Op: m.prog.Ops[op], From: r.args.From, To: r.args.To, chunk: r.chunk, m: m, args: &r.args})
 }
 
 // take hands out the slots of a layer for n rows.
