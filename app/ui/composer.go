@@ -77,10 +77,10 @@ func (x *composer) Render() app.UI {
 
 func (x *composer) label() string {
 	if x.Mode == proto.Story && !x.First {
-		return "question.another"
+		return "label.another"
 	}
 	id, _ := x.field()
-	return id + ".label"
+	return "label." + id
 }
 
 func (x *composer) run() {
@@ -103,7 +103,7 @@ func (x *composer) input(id string, f state.Field) app.UI {
 			Value(x.Text).OnInput(edit)
 	}
 	return named(app.Textarea(), id).ID(id).Class("line").Lang(lang).Rows(2).
-		Placeholder(c.t(id+".hint")).Attr("value", x.Text).OnInput(edit).
+		Placeholder(c.t("hint."+id)).Attr("value", x.Text).OnInput(edit).
 		OnKeyDown(func(ctx app.Context, e app.Event) {
 			ctx.PreventUpdate()
 			if e.Get("key").String() == "Enter" && !e.Get("shiftKey").Bool() && !e.Get("isComposing").Bool() {

@@ -152,26 +152,27 @@ func (p *memory) table() app.UI {
 		body = append(body, p.row(c.t("kind."+r.Kind.String()), swatch(r.Kind), r))
 	}
 	total := m.Total()
-	head := func(key string) app.UI { return app.Th().Scope("col").Text(c.t(key)) }
+	head := func(key string) app.HTMLTh { return app.Th().Scope("col").Text(c.t(key)) }
 	var foot []app.UI
 	if len(m.Rows) > 0 {
 		foot = append(foot, app.Tr().Body(
 			app.Th().Scope("row").Text(c.t("memory.total")),
-			app.Td().Text(c.words.Bytes(total.Logical)),
+			app.Td().Class("needed").Text(c.words.Bytes(total.Logical)),
 			named(app.Td(), "allocated").Text(c.words.Bytes(total.Allocated)),
 			app.Td().Text(c.t("memory.atmost", "n", c.words.Bytes(total.Peak))),
 		))
 	}
 	if m.Reserved > 0 {
 		foot = append(foot, named(app.Tr(), "reserved").Body(
-			app.Th().Scope("row").ColSpan(2).Text(c.t("memory.reserved")),
+			app.Th().Scope("row").Text(c.t("memory.reserved")),
+			app.Td().Class("needed"),
 			app.Td().Text(c.words.Bytes(m.Reserved)),
 			app.Td(),
 		))
 	}
 	return named(app.Table(), "ledger").Class("ledger").Body(
 		app.Caption().Class("sr").Text(c.t("memory.caption")),
-		app.THead().Body(app.Tr().Body(head("memory.kind"), head("memory.logical"), head("memory.allocated"), head("memory.peak"))),
+		app.THead().Body(app.Tr().Body(head("memory.kind"), head("memory.logical").Class("needed"), head("memory.allocated"), head("memory.peak"))),
 		app.TBody().Body(body...),
 		app.TFoot().Body(foot...),
 	)
@@ -183,7 +184,7 @@ func (p *memory) row(name, class string, r state.Row) app.UI {
 	if class != "" {
 		label = append(label, app.Span().Class("swatch "+class).Aria("hidden", "true"))
 	}
-	size := func(n uint64) app.UI {
+	size := func(n uint64) app.HTMLTd {
 		if n == 0 {
 			return app.Td().Text("–")
 		}
@@ -191,7 +192,7 @@ func (p *memory) row(name, class string, r state.Row) app.UI {
 	}
 	return app.Tr().DataSet("kind", r.Kind.String()).Body(
 		app.Th().Scope("row").Body(append(label, app.Text(name))...),
-		size(r.Logical), size(r.Allocated), size(r.Peak),
+		size(r.Logical).Class("needed"), size(r.Allocated), size(r.Peak),
 	)
 }
 
