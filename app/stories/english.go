@@ -62,7 +62,7 @@ var english = []Story{
 		Asks: []Ask{
 			{"What did Xiao Hong eat at noon?", "dumplings"},
 			{"What did Xiao Hong eat in the evening?", "fish"},
-			{"What did Xiao Hong eat in the afternoon?", "grapes"},
+			{"What did Xiao Hong eat in the morning?", "porridge"},
 		},
 	},
 }
