@@ -42,6 +42,7 @@ func TestHostileFiles(t *testing.T) {
 		{"llama.rope.scaling.factor", set("llama.rope.scaling.type", "linear")},
 		{"llama.expert_count", set("llama.expert_count", uint32(8))},
 		{"llama.vocab_size", set("llama.vocab_size", uint32(41))},
+		{"tokenizer.ggml.tokens", set("tokenizer.ggml.tokens", make([]uint32, 41))},
 		{"token_embd.weight", drop("token_embd.weight")},
 		{"blk.1.ffn_down.weight", drop("blk.1.ffn_down.weight")},
 		{"blk.0.attn_k.weight", func(f *testFile) { f.tensor("blk.0.attn_k.weight").rows = 64 }},

@@ -58,6 +58,11 @@ func newPlan(f *weights.File, c *Config) (*plan, error) {
 	if c.Vocab > maxSize {
 		return nil, bad("token_embd.weight", "has %d rows, more than %d", c.Vocab, maxSize)
 	}
+	for _, pair := range f.Meta.Pairs() {
+		if pair.Key == "tokenizer.ggml.tokens" && pair.Len > c.Vocab {
+			return nil, bad(pair.Key, "has %d tokens for the %d rows of token_embd.weight", pair.Len, c.Vocab)
+		}
+	}
 	p := planner{f: f, used: map[string]bool{}}
 	out := &plan{blocks: make([]block, c.Layers)}
 	out.embed = p.one("token_embd.weight", c.Vocab, c.Hidden)
