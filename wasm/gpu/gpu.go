@@ -2,7 +2,10 @@
 // dispatches, nothing of models. It is the only importer of cogentcore/webgpu.
 package gpu
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Buffer, Pipeline, Group and Recording are handles into the device's tables; 0 is none.
 type (
@@ -44,10 +47,12 @@ type Dispatch struct {
 
 // Info describes the adapter and what the device was given.
 type Info struct {
-	Adapter  string // vendor, architecture, description, as far as the platform tells
-	Fallback bool   // a software adapter
-	Features []string
-	Limits   Limits
+	Adapter  string   // vendor, architecture, description, as far as the platform tells
+	Fallback bool     // a software adapter
+	Features []string // of the device and of its shading language, by the specification's names
+	// SubgroupMin and SubgroupMax bound the size of a subgroup; 0 where the platform does not say.
+	SubgroupMin, SubgroupMax int
+	Limits                   Limits
 }
 
 // Limits are the device's, in the units of the specification.
@@ -71,11 +76,14 @@ type Device interface {
 	Copy(dst Buffer, dstOff int64, src Buffer, srcOff, n int64) error
 	// Read waits for all submitted work and copies n bytes out. For set-up, tests and views, not for tokens.
 	Read(b Buffer, off int64, dst []byte) error
+	// Destroy frees b, and with it every group that binds it.
 	Destroy(b Buffer)
 	// Pipelines compiles shaders asynchronously where the platform can, with progress; on failure none is kept.
 	Pipelines(ctx context.Context, shaders []Shader, progress func(done, total int)) ([]Pipeline, error)
+	// Bind makes a group for p and for every pipeline with the same list of accesses. One buffer cannot be both read and
+	// written by a group, and the parts that it writes cannot overlap. A group lives as long as its buffers.
 	Bind(p Pipeline, bindings []Binding) (Group, error)
-	// Run encodes and submits dispatches once.
+	// Run encodes and submits dispatches once. Each dispatch sees what those before it wrote.
 	Run(d []Dispatch) error
 	// Record keeps a list of dispatches, followed by copying read (at most 64 bytes) to a ring of 4 staging buffers;
 	// Replay encodes and submits it by one call to JS and starts mapping; Wait gives the bytes of the oldest replay
@@ -84,6 +92,8 @@ type Device interface {
 	Replay(r Recording) error
 	Wait(ctx context.Context, dst []byte) error
 	Forget(r Recording)
+	// Live counts the buffers that the device holds and their bytes, staging buffers of the ring included.
+	Live() (buffers int, bytes int64)
 	// Lost is closed when the device is gone; LostReason then says why.
 	Lost() <-chan struct{}
 	LostReason() string
@@ -97,4 +107,6 @@ type Options struct {
 	Fallback bool
 	// Minimal asks for the specification's minimum limits instead of the adapter's: for tests.
 	Minimal bool
+	// Timeout is how long the platform may take to answer with an adapter, and again with a device; 0 means 10 s.
+	Timeout time.Duration
 }

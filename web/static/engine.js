@@ -27,7 +27,7 @@
   };
 
   const run = async () => {
-    importScripts("../wasm_exec.js", "simd.js");
+    importScripts("../wasm_exec.js", "simd.js", "gpu.js");
     const [module, simd] = await Promise.all([
       get("engine.wasm").then(compile),
       get("simd.wasm").then((r) => r.arrayBuffer()),

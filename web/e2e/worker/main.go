@@ -3,7 +3,7 @@
 // Command worker runs Go tests in a Web Worker of Chromium: the given packages' tests are compiled for js, served over
 // loopback and run one after the other, with the SIMD module of the site and a read-only view of the repository's files.
 //
-//	go run ./web/e2e/worker [-run REGEXP] [-bench REGEXP] [-timeout 10m] [PACKAGES]
+//	go run ./web/e2e/worker [-run REGEXP] [-bench REGEXP] [-webgpu] [-timeout 10m] [PACKAGES]
 //
 // Without packages it runs those that the browser's worker is made of. Files below /tmp are in memory there.
 // The exit code is 0 if all passed. Without Chromium it prints SKIPPED and why, and fails only where CI=true.
@@ -27,6 +27,7 @@ import (
 func main() {
 	run := flag.String("run", "", "run only tests that match this regular expression")
 	bench := flag.String("bench", "", "run the benchmarks that match")
+	webgpu := flag.Bool("webgpu", false, "let the tests use WebGPU, on a software adapter (they see KVLENS_GPU=1)")
 	flags := flag.String("flags", "", "more flags for Chromium, separated by spaces, without dashes")
 	timeout := flag.Duration("timeout", 10*time.Minute, "for each package")
 	flag.Parse()
@@ -49,7 +50,12 @@ func main() {
 	if len(pkgs) == 0 {
 		pkgs = []string{"./cache", "./wasm/..."}
 	}
-	ok, err := runAll(pkgs, args, strings.Fields(*flags), *timeout)
+	more := strings.Fields(*flags)
+	if *webgpu {
+		more = append(more, "enable-unsafe-webgpu", "use-webgpu-adapter=swiftshader")
+		_ = os.Setenv("KVLENS_GPU", "1") // fails only for impossible names
+	}
+	ok, err := runAll(pkgs, args, more, *timeout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}

@@ -60,6 +60,7 @@ func newHarness(args []string) (*harness, error) {
 	mux.HandleFunc("GET /worker.js", func(w http.ResponseWriter, _ *http.Request) { script(w, workerJS) })
 	mux.HandleFunc("GET /wasm_exec.js", serveFile(filepath.Join(goroot, "lib", "wasm", "wasm_exec.js")))
 	mux.HandleFunc("GET /simd.js", serveFile(filepath.Join(static, "simd.js")))
+	mux.HandleFunc("GET /gpu.js", serveFile(filepath.Join(static, "gpu.js")))
 	mux.HandleFunc("GET /simd.wasm", serveFile(filepath.Join(static, "simd.wasm")))
 	mux.HandleFunc("GET /test.wasm", func(w http.ResponseWriter, q *http.Request) {
 		h.mu.Lock()

@@ -167,7 +167,18 @@ for (const [name, call] of Object.entries(calls)) {
 	};
 }
 
-importScripts("/wasm_exec.js", "/simd.js");
+importScripts("/wasm_exec.js", "/simd.js", "/gpu.js");
+
+// Tests read here how often Go has called JavaScript, by the kind of call.
+globalThis.calls = {};
+const countCalls = (imports) => {
+	for (const [name, f] of Object.entries(imports)) {
+		const [, kind] = name.split("syscall/js.");
+		if (!kind) continue;
+		calls[kind] = 0;
+		imports[name] = (sp) => { calls[kind]++; f(sp); };
+	}
+};
 
 (async () => {
 	const bytes = async (url) => (await fetch(url)).arrayBuffer();
@@ -176,6 +187,7 @@ importScripts("/wasm_exec.js", "/simd.js");
 	go.env = setup.env;
 	let code = 2; // unless Go says otherwise: it crashed
 	go.exit = (c) => { code = c; };
+	countCalls(go.importObject.gojs);
 	const module = await WebAssembly.compile(await bytes("/test.wasm"));
 	const bind = await attachSimd(go, module, await bytes("/simd.wasm"));
 	const instance = await WebAssembly.instantiate(module, go.importObject);

@@ -24,19 +24,20 @@ var mayImport = map[string][]string{
 	"cache/policy": {"cache"},
 	"cache/codec":  {"cache"},
 
-	"wasm/proto":     {},
-	"wasm/quant":     {},
-	"wasm/tokenizer": {},
-	"wasm/sample":    {},
-	"wasm/jsutil":    {},
-	"wasm/simd":      {},
-	"wasm/simd/trim": {},
-	"wasm/chat":      {"wasm/tokenizer"},
-	"wasm/weights":   {"wasm/quant", "wasm/jsutil"},
-	"wasm/step":      {"wasm/quant", "cache"},
-	"wasm/ref":       {"wasm/quant", "wasm/step", "cache"},
-	"wasm/cpu":       {"wasm/ref", "wasm/simd", "wasm/quant", "wasm/step", "cache"},
-	"wasm/gpu":       {},
+	"wasm/proto":       {},
+	"wasm/quant":       {},
+	"wasm/tokenizer":   {},
+	"wasm/sample":      {},
+	"wasm/jsutil":      {},
+	"wasm/simd":        {},
+	"wasm/simd/trim":   {},
+	"wasm/chat":        {"wasm/tokenizer"},
+	"wasm/weights":     {"wasm/quant", "wasm/jsutil"},
+	"wasm/step":        {"wasm/quant", "cache"},
+	"wasm/ref":         {"wasm/quant", "wasm/step", "cache"},
+	"wasm/cpu":         {"wasm/ref", "wasm/simd", "wasm/quant", "wasm/step", "cache"},
+	"wasm/gpu":         {"wasm/jsutil"},
+	"wasm/gpu/gputest": {"wasm/gpu"},
 	// The behavioural suite that every backend's tests run.
 	"wasm/ref/reftest": {"wasm/ref", "wasm/quant", "wasm/step", "cache"},
 	"wasm/kernel":      {"wasm/gpu", "wasm/quant", "wasm/step", "shaders", "cache"},
@@ -148,6 +149,8 @@ var testMayImport = map[string][]string{
 	"wasm/chat":      {"wasm/weights"},     // so do templates
 	"wasm/ref":       {"wasm/ref/reftest"}, // one suite for all backends
 	"wasm/cpu":       {"wasm/ref/reftest"},
+	"wasm/gpu":       {"wasm/gpu/gputest"}, // opens devices where there are any
+	"wasm/kernel":    {"wasm/gpu/gputest", "wasm/ref", "wasm/ref/reftest"},
 }
 
 func rulesOf(name string) ([]string, bool) {
