@@ -95,6 +95,26 @@ func TestGenerateEnds(t *testing.T) {
 	}
 }
 
+// failingPicker gives no second token.
+type failingPicker struct{ calls int }
+
+func (p *failingPicker) Pick([]float32, []int32) (sample.Choice, error) {
+	if p.calls++; p.calls == 2 {
+		return sample.Choice{}, sample.ErrLogits
+	}
+	return sample.Choice{ID: 5}, nil
+}
+
+// When no second token can be chosen, the first is in the cache, once.
+func TestGenerateFails(t *testing.T) {
+	s := session(t, tiny(t), llama.SessionOptions{Tokens: 60})
+	prefill(t, s, words(20, 1))
+	reason, err := s.Generate(ctx, llama.GenerateOptions{Max: 5, Sampler: new(failingPicker)}, drop)
+	if _, pending := s.Pending(); reason != llama.ReasonNone || !errors.Is(err, sample.ErrLogits) || pending || s.Position() != 21 {
+		t.Errorf("reason %d, %v, position %d, pending %v", reason, err, s.Position(), pending)
+	}
+}
+
 func TestBadCalls(t *testing.T) {
 	m := tiny(t)
 	s := session(t, m, llama.SessionOptions{Tokens: 20})
@@ -144,11 +164,16 @@ func TestScore(t *testing.T) {
 		want = append(want, slices.Clone(one.Logits()))
 	}
 	s := session(t, m, o)
-	rows := 0
-	err := s.Score(ctx, ids, func(i int, logits []float32) error {
+	prefill(t, s, ids[:9])
+	_, err := s.Generate(ctx, llama.GenerateOptions{Max: 1, Sampler: sample.New(sample.Params{}), Forced: ids[9:10]}, drop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 10 // the tenth is pending, so that it belongs to no row of the call
+	err = s.Score(ctx, ids[10:], func(i int, logits []float32) error {
 		for k, x := range logits {
-			if math.Abs(float64(x-want[i][k])) > 1e-4 {
-				t.Fatalf("row %d, logit %d: %v, want %v", i, k, x, want[i][k])
+			if math.Abs(float64(x-want[10+i][k])) > 1e-4 {
+				t.Fatalf("row %d, logit %d: %v, want %v", i, k, x, want[10+i][k])
 			}
 		}
 		rows++

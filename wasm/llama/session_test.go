@@ -290,6 +290,10 @@ func TestDefaultCap(t *testing.T) {
 	if s.Cap() != 65536 || s.Room() != 62 {
 		t.Errorf("cap %d, room for %d tokens", s.Cap(), s.Room())
 	}
+	s = session(t, teach(t), llama.SessionOptions{Cap: 10015}) // allocated in units of 16 bytes
+	if s.Cap() != 10000 {
+		t.Errorf("cap %d", s.Cap())
+	}
 	for _, o := range []llama.SessionOptions{{Cap: -1}, {Tokens: -1}, {PageK: 99}, {PageV: -1}} {
 		if _, err := teach(t).NewSession(o); err == nil {
 			t.Errorf("%+v: no error", o)
