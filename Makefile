@@ -59,9 +59,8 @@ check:               ## formatting, vet, staticcheck and builds for both platfor
 	go mod tidy -diff
 	@test -z "$$(git status --porcelain)" || { echo "the tree is not clean:"; git status --short; exit 1; }
 
-bench: model         ## print speeds, natively and in Chromium
-	go run ./web/lab bench
-	go run ./web/e2e/worker -bench
+bench: model         ## print speeds, natively and in Chromium, and against wllama where KVLENS_PEER_WLLAMA says where it is
+	go run ./web/e2e/bench
 
 size:                ## fail when a program is larger than its budget (2.5 and 1.8 MB with gzip)
 	go run ./web/gen -out $(DIST) -prefix "$(PREFIX)" -budget

@@ -1,4 +1,4 @@
-// Package simd is the Go face of the engine's hot loops in the browser: a small WebAssembly module (kernels.h, *.c;
+// Package simd is the Go face of the engine's hot loops in the browser: a small WebAssembly module (src/*.c;
 // built by build.sh) with 128-bit SIMD, which Go's compiler does not emit.
 //
 // The module imports Go's own memory and works in place on Go's slices, without a copy; Go's collector does not move

@@ -60,6 +60,7 @@ var mayImport = map[string][]string{
 	"web/e2e":         {"web/e2e/...", "web/serve/...", "app/stories"},
 	"web/e2e/browser": {},
 	"web/e2e/worker":  {"web/e2e/browser", "web/serve/..."},
+	"web/e2e/bench":   {"wasm/weights"},
 	// The laboratory may use everything but the page.
 	"web/lab/...": {"wasm/...", "cache/...", "web/lab/...", "shaders", "app/stories", "app/state", "app/text"},
 }
@@ -149,6 +150,7 @@ var testMayImport = map[string][]string{
 	"wasm/chat":      {"wasm/weights"},     // so do templates
 	"wasm/ref":       {"wasm/ref/reftest"}, // one suite for all backends
 	"wasm/cpu":       {"wasm/ref/reftest"},
+	"wasm/llama":     {"wasm/simd"},        // the benchmark's ceiling
 	"wasm/gpu":       {"wasm/gpu/gputest"}, // opens devices where there are any
 	"wasm/kernel":    {"wasm/gpu/gputest", "wasm/ref", "wasm/ref/reftest"},
 }
