@@ -29,7 +29,7 @@ var Ranges = [...]Range{
 	TopK:        {0, 200, 1},
 	TopP:        {0.05, 1, 0.05},
 	MinP:        {0, 0.5, 0.01},
-	Repeat:      {1, 2, 0.05},
+	Repeat:      {1, 2, 0.01},
 	Seed:        {0, math.MaxUint32, 1},
 	MaxTokens:   {1, 1024, 1},
 }
@@ -94,12 +94,13 @@ func (m Model) withKnob(k Knob, v float64) Model {
 }
 
 // withDefaults sets the sampling that suits a mode. Stories ask for facts: the most probable token, no penalty for
-// repeating what the story says. A small chat model loops without one.
+// repeating what the story says. A small chat model goes round in circles without chance and a penalty, and leaves the
+// language with more of either than this.
 func (m Model) withDefaults(mode proto.PromptMode) Model {
 	m.Sampling = proto.Sampling{TopP: 1, Repeat: 1, Seed: m.Seed}
 	m.Max = 48
 	if mode == proto.Chat {
-		m.Sampling.Repeat = 1.1
+		m.Sampling.Temperature, m.Sampling.TopP, m.Sampling.Repeat = 0.2, 0.9, 1.03
 		m.Max = 256
 	}
 	return m

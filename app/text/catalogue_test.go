@@ -168,6 +168,9 @@ func TestChineseIsChinese(t *testing.T) {
 	halfWidth := regexp.MustCompile(`\p{Han}[,;:?!()]|[,;:?!()]\p{Han}`)
 	for key, parts := range zh.messages {
 		s := literalText(parts)
+		if strings.HasPrefix(key, "example.chat.") { // questions to a model that knows English only
+			continue
+		}
 		for _, r := range latin.ReplaceAllString(s, "") {
 			if unicode.Is(unicode.Latin, r) {
 				t.Errorf("%s: Latin letters in %q", key, s)

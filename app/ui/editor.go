@@ -163,7 +163,7 @@ func (x *examples) Render() app.UI {
 	items := make([]app.UI, Examples)
 	for i := range items {
 		text := c.t("example." + kind + "." + strconv.Itoa(i+1))
-		items[i] = app.Li().Body(disabled(named(app.Button(), "example-"+strconv.Itoa(i+1)).Type("button").Class("example").Text(text).
+		items[i] = app.Li().Body(disabled(named(app.Button(), "example-"+strconv.Itoa(i+1)).Type("button").Class("example").Lang(htmlLang(state.LangOf(text))).Text(text).
 			OnClick(func(app.Context, app.Event) {
 				c.reduce(state.Edit{Field: field, Text: text})
 				c.send(state.Run{Now: c.host.Now()})
