@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,7 +53,26 @@ type stage struct {
 	at  wgpu.SubmissionIndex
 }
 
-// Open opens the first adapter that the platform offers. The error is an *AbsentError.
+// pick takes the adapter that promises most. OpenGL adapters are left alone: those of two instances end each other.
+func (n *native) pick() (best *wgpu.Adapter) {
+	order := []wgpu.AdapterType{wgpu.AdapterTypeCPU, wgpu.AdapterTypeUnknown, wgpu.AdapterTypeIntegratedGPU, wgpu.AdapterTypeDiscreteGPU}
+	rank := func(a *wgpu.Adapter) int { return slices.Index(order, a.GetInfo().AdapterType) }
+	kinds := wgpu.InstanceBackendVulkan | wgpu.InstanceBackendMetal | wgpu.InstanceBackendDX12
+	for _, a := range n.inst.EnumerateAdapters(&wgpu.InstanceEnumerateAdapterOptons{Backends: kinds}) {
+		switch {
+		case best == nil:
+			best = a
+		case rank(a) > rank(best):
+			best.Release()
+			best = a
+		default:
+			a.Release()
+		}
+	}
+	return best
+}
+
+// Open opens the best adapter that there is. The error is an *AbsentError.
 func Open(_ context.Context, o Options) (d Device, err error) {
 	wgpu.SetLogLevel(wgpu.LogLevelOff) // what it logs, it also returns
 	n := &native{
@@ -65,10 +85,8 @@ func Open(_ context.Context, o Options) (d Device, err error) {
 			n.close()
 		}
 	}()
-	n.adapt, err = n.inst.RequestAdapter(&wgpu.RequestAdapterOptions{PowerPreference: wgpu.PowerPreferenceHighPerformance})
-	if err != nil {
-		n.adapt = nil
-		return nil, &AbsentError{Reason: NoAdapter, Err: err}
+	if n.adapt = n.pick(); n.adapt == nil {
+		return nil, &AbsentError{Reason: NoAdapter}
 	}
 	about := n.adapt.GetInfo()
 	info := Info{

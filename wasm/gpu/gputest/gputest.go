@@ -19,6 +19,9 @@ func OpenWith(t testing.TB, o gpu.Options) gpu.Device {
 	if os.Getenv("KVLENS_GPU") != "1" {
 		t.Skip("SKIPPED: needs WebGPU: set KVLENS_GPU=1")
 	}
+	if os.Getenv("XDG_RUNTIME_DIR") == "" {
+		_ = os.Setenv("XDG_RUNTIME_DIR", os.TempDir()) // or the drivers complain of it, each time
+	}
 	d, err := gpu.Open(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
