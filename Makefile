@@ -43,6 +43,7 @@ test-gpu:            ## level 1: WebGPU kernels against the reference
 
 test-web:            ## level 2: the CPU path against the reference, in a Chromium worker
 	go run ./web/e2e/worker
+	go run ./web/e2e/worker -nosimd ./wasm/cpu
 
 e2e: model           ## level 3: the built site in Chromium
 	KVLENS_E2E=1 go test -count=1 -timeout 20m -v ./web/e2e

@@ -21,6 +21,19 @@ func TestInteger(t *testing.T) {
 	reftest.Run(t, open(cpu.Options{}), reftest.Tolerance{Abs: 4e-4, Rel: 2e-4})
 }
 
+// The backend says which loops it has.
+func TestInfo(t *testing.T) {
+	b, err := cpu.New(new(cache.Ledger), cpu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := b.Info(); info.Name != "cpu" || info.Detail == "" {
+		t.Errorf("%+v", info)
+	} else {
+		t.Log(info.Detail)
+	}
+}
+
 func open(o cpu.Options) reftest.Open {
 	return func(led *cache.Ledger) (step.Backend, error) { return cpu.New(led, o) }
 }

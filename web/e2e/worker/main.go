@@ -3,7 +3,7 @@
 // Command worker runs Go tests in a Web Worker of Chromium: the given packages' tests are compiled for js, served over
 // loopback and run one after the other, with the SIMD module of the site and a read-only view of the repository's files.
 //
-//	go run ./web/e2e/worker [-run REGEXP] [-bench REGEXP] [-webgpu] [-timeout 10m] [PACKAGES]
+//	go run ./web/e2e/worker [-run REGEXP] [-bench REGEXP] [-webgpu] [-nosimd] [-timeout 10m] [PACKAGES]
 //
 // Without packages it runs those that the browser's worker is made of. Files below /tmp are in memory there.
 // The exit code is 0 if all passed. Without Chromium it prints SKIPPED and why, and fails only where CI=true.
@@ -28,6 +28,7 @@ func main() {
 	run := flag.String("run", "", "run only tests that match this regular expression")
 	bench := flag.String("bench", "", "run the benchmarks that match")
 	webgpu := flag.Bool("webgpu", false, "let the tests use WebGPU, on a software adapter (they see KVLENS_GPU=1)")
+	noSIMD := flag.Bool("nosimd", false, "run as in a browser without SIMD: the module is no valid one")
 	flags := flag.String("flags", "", "more flags for Chromium, separated by spaces, without dashes")
 	timeout := flag.Duration("timeout", 10*time.Minute, "for each package")
 	flag.Parse()
@@ -55,7 +56,7 @@ func main() {
 		more = append(more, "enable-unsafe-webgpu", "use-webgpu-adapter=swiftshader")
 		_ = os.Setenv("KVLENS_GPU", "1") // fails only for impossible names
 	}
-	ok, err := runAll(pkgs, args, more, *timeout)
+	ok, err := runAll(pkgs, args, more, *noSIMD, *timeout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -65,7 +66,7 @@ func main() {
 }
 
 // runAll compiles and runs the packages; ok is false if a test failed.
-func runAll(patterns, args, flags []string, timeout time.Duration) (ok bool, err error) {
+func runAll(patterns, args, flags []string, noSIMD bool, timeout time.Duration) (ok bool, err error) {
 	tmp, err := os.MkdirTemp("", "kvlens-worker-")
 	if err != nil {
 		return false, fmt.Errorf("worker: %w", err)
@@ -75,7 +76,7 @@ func runAll(patterns, args, flags []string, timeout time.Duration) (ok bool, err
 	if err != nil {
 		return false, err
 	}
-	h, err := newHarness(args)
+	h, err := newHarness(args, noSIMD)
 	if err != nil {
 		return false, err
 	}

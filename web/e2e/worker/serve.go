@@ -35,7 +35,7 @@ type harness struct {
 	ran bool // exit was reported for this package
 }
 
-func newHarness(args []string) (*harness, error) {
+func newHarness(args []string, noSIMD bool) (*harness, error) {
 	root, err := goCommand("list", "-m", "-f", "{{.Dir}}")
 	if err != nil {
 		return nil, err
@@ -55,13 +55,17 @@ func newHarness(args []string) (*harness, error) {
 		}
 	}
 	static := filepath.Join(root, "web", "static")
+	simd := filepath.Join(static, "simd.wasm")
+	if noSIMD {
+		simd = os.DevNull
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", page)
 	mux.HandleFunc("GET /worker.js", func(w http.ResponseWriter, _ *http.Request) { script(w, workerJS) })
 	mux.HandleFunc("GET /wasm_exec.js", serveFile(filepath.Join(goroot, "lib", "wasm", "wasm_exec.js")))
 	mux.HandleFunc("GET /simd.js", serveFile(filepath.Join(static, "simd.js")))
 	mux.HandleFunc("GET /gpu.js", serveFile(filepath.Join(static, "gpu.js")))
-	mux.HandleFunc("GET /simd.wasm", serveFile(filepath.Join(static, "simd.wasm")))
+	mux.HandleFunc("GET /simd.wasm", serveFile(simd))
 	mux.HandleFunc("GET /test.wasm", func(w http.ResponseWriter, q *http.Request) {
 		h.mu.Lock()
 		defer h.mu.Unlock()

@@ -169,14 +169,14 @@ for (const [name, call] of Object.entries(calls)) {
 
 importScripts("/wasm_exec.js", "/simd.js", "/gpu.js");
 
-// Tests read here how often Go has called JavaScript, by the kind of call.
-globalThis.calls = {};
-const countCalls = (imports) => {
+// crossings counts how often Go has called JavaScript, by the kind of call, for tests to read.
+const crossings = globalThis.crossings = {};
+const countCrossings = (imports) => {
 	for (const [name, f] of Object.entries(imports)) {
 		const [, kind] = name.split("syscall/js.");
 		if (!kind) continue;
-		calls[kind] = 0;
-		imports[name] = (sp) => { calls[kind]++; f(sp); };
+		crossings[kind] = 0;
+		imports[name] = (sp) => { crossings[kind]++; f(sp); };
 	}
 };
 
@@ -187,7 +187,7 @@ const countCalls = (imports) => {
 	go.env = setup.env;
 	let code = 2; // unless Go says otherwise: it crashed
 	go.exit = (c) => { code = c; };
-	countCalls(go.importObject.gojs);
+	countCrossings(go.importObject.gojs);
 	const module = await WebAssembly.compile(await bytes("/test.wasm"));
 	const bind = await attachSimd(go, module, await bytes("/simd.wasm"));
 	const instance = await WebAssembly.instantiate(module, go.importObject);
