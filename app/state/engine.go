@@ -51,7 +51,7 @@ func progressed(m Model, e Progressed) Model {
 		}
 		m.Phase, m.HasOpened = Opening, false // the client started the engine again
 	}
-	m.Work = Work{Stage: e.Stage, Done: e.Done, Total: e.Total, Resumed: e.Resumed, Refetched: e.Refetched, News: e.Now}
+	m.Work = Work{Stage: e.Stage, Done: e.Done, Total: e.Total, Resumed: e.Resumed, Refetched: e.Refetched, Heard: true, News: e.Now}
 	return m
 }
 

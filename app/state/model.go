@@ -76,7 +76,8 @@ type Work struct {
 	Stage                proto.Stage
 	Done, Total, Resumed uint64
 	Refetched            uint32
-	News                 float64 // ms, when something was last heard
+	Heard                bool    // the engine has said something about it
+	News                 float64 // ms, when something was last heard, or when the clock first looked
 	Quiet                float64 // ms without news, once that is long (see Watchdog); else 0
 }
 

@@ -103,7 +103,10 @@ func theme(t string) string {
 // tick notices a stage that says nothing.
 func tick(m Model, e Tick) Model {
 	m.Work.Quiet = 0
-	if m.Busy() && m.Work.News > 0 && e.Now-m.Work.News >= Watchdog {
+	if m.Work.News == 0 {
+		m.Work.News = e.Now
+	}
+	if m.Busy() && e.Now-m.Work.News >= Watchdog {
 		m.Work.Quiet = e.Now - m.Work.News
 	}
 	return m

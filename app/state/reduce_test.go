@@ -295,6 +295,10 @@ func TestNothingSpinsUnnamed(t *testing.T) {
 	if m, _ = play(t, m, Progressed{proto.Progress{Stage: proto.StageFetch, Done: 2, Total: 2}, 11_500}); m.Work.Quiet != 0 {
 		t.Error("news did not end the silence")
 	}
+	// An engine that never says anything is noticed, too.
+	if m, _ := play(t, started(t), Tick{5000}, Tick{15_000}); m.Work.Quiet != 10_000 || m.Work.Heard {
+		t.Errorf("a silent start: %+v", m.Work)
+	}
 	m, _ = play(t, m, Halt{}, Ended{proto.Done{Reason: proto.ReasonStopped}})
 	if m.Phase != Broken || CodeName(m.Problem.Code) != "stopped" || m.Problem.Action != ActRetry {
 		t.Errorf("stopped opening: %v, %+v", m.Phase, m.Problem)

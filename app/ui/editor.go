@@ -122,8 +122,8 @@ func (s *storyEditor) Render() app.UI {
 			app.Span().Class("small").ID("story-hint").Text(c.t("story.hint")),
 		),
 		named(app.Textarea(), "story").ID("story").Class("paper").Lang(htmlLang(state.LangOf(s.Text))).
-			Aria("describedby", "story-hint").Spellcheck(false).Rows(rows(s.Text)).Text(s.Text).
-			Attr("value", s.Text).
+			Aria("describedby", "story-hint").Spellcheck(false).Rows(rows(s.Text)).
+			Body(app.Text(s.Text)).Attr("value", s.Text). // the text is for the prerendered page, the value for the living one
 			OnInput(func(ctx app.Context, _ app.Event) {
 				c.send(state.Edit{Field: state.Story, Text: ctx.JSSrc().Get("value").String()})
 			}),

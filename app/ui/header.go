@@ -12,6 +12,7 @@ type header struct {
 	C               *controller
 	Lang, Theme     string
 	Ready, Busy     bool
+	Stopped         bool
 	Model           string
 	Layers, Heads   uint32
 	Backend         string
@@ -25,7 +26,7 @@ type header struct {
 func (c *controller) header() app.UI {
 	m := c.model
 	h := &header{
-		C: c, Lang: m.Lang, Theme: m.Theme, Ready: m.HasOpened, Busy: m.Running(), Model: c.modelName(m.Current),
+		C: c, Lang: m.Lang, Theme: m.Theme, Ready: m.HasOpened, Busy: m.Running(), Stopped: m.Phase == state.Broken, Model: c.modelName(m.Current),
 		Offers: m.Offers, Current: m.Current, Storage: m.Storage,
 	}
 	if m.HasOpened {
@@ -66,6 +67,9 @@ func (h *header) chip() app.UI {
 	c := h.C
 	label := c.t("chip.wait")
 	class := "dot wait"
+	if h.Stopped {
+		label = c.t("chip.stopped")
+	}
 	if h.Ready {
 		label = c.t("chip.backend", "name", c.t("backend."+known(h.Backend)))
 		class = "dot"

@@ -121,7 +121,7 @@ func nothing() app.UI { return app.Div().Hidden(true) }
 // opening shows the way to a usable model: which stage, how far.
 func (c *controller) opening() app.UI {
 	m := c.model
-	if m.Phase != state.Opening && m.Phase != state.Starting {
+	if m.Phase != state.Opening {
 		return nothing()
 	}
 	return named(app.Div(), "opening").Class("opening").Body(
@@ -148,7 +148,7 @@ func (c *controller) bar100() app.UI {
 // stage names what is going on, with numbers; after ten silent seconds it says that, too.
 func (c *controller) stage() string {
 	m := c.model
-	if m.Phase == state.Starting || m.Phase == state.Opening && m.Work.News == 0 {
+	if m.Phase == state.Opening && !m.Work.Heard {
 		return c.t("stage.start")
 	}
 	w := m.Work

@@ -39,10 +39,7 @@ func (p *memory) Render() app.UI {
 	used := m.Used()
 	return named(app.Section(), "memory").ID("memory").Class("memory").Body(
 		app.H2().Text(c.t("memory.title")),
-		app.P().Class("big").Body(
-			named(app.Span(), "memory-used").Text(p.size(used)),
-			app.Small().Text(c.t("memory.of", "cap", p.size(m.Cap))),
-		),
+		p.headline(used),
 		p.gauge(used),
 		p.arena(),
 		named(app.P(), "memory-tokens").Class("small").Text(p.tokens()),
@@ -52,12 +49,16 @@ func (p *memory) Render() app.UI {
 	)
 }
 
-// size writes bytes of the cache, which has none before there is a model.
-func (p *memory) size(n uint64) string {
-	if p.M.Cap == 0 {
-		return "–"
+// headline is the cache's size in large; before there is a model there is none.
+func (p *memory) headline(used uint64) app.UI {
+	c, m := p.C, p.M
+	if m.Cap == 0 {
+		return nothing()
 	}
-	return p.C.words.Bytes(n)
+	return app.P().Class("big").Body(
+		named(app.Span(), "memory-used").Text(c.words.Bytes(used)),
+		app.Small().Text(c.t("memory.of", "cap", c.words.Bytes(m.Cap))),
+	)
 }
 
 // gauge is the cache against the cap: a bar, and a meter for those who do not see it.
@@ -98,9 +99,12 @@ func (p *memory) arena() app.UI {
 		pages = min(cells, count(m.Row(state.KVF16).Allocated+m.Row(state.KVF32).Allocated))
 		used = min(cells, count(m.Used()))
 	}
-	label := c.t("memory.arena", "cell", p.size(m.Cap/cells))
+	label := ""
+	if m.Cap > 0 {
+		label = c.t("memory.arena", "cell", c.words.Bytes(m.Cap/cells))
+	}
 	return app.Figure().Class("arena").Body(
-		svg("svg").Attr("viewBox", "0 0 "+strconv.Itoa(arenaColumns*12-2)+" "+strconv.Itoa(arenaRows*12-2)).Role("img").Aria("label", label).Body(
+		svg("svg").Attr("viewBox", "0 0 "+strconv.Itoa(arenaColumns*12-2)+" "+strconv.Itoa(arenaRows*12-2)).Aria("hidden", "true").Body(
 			svg("path").Class("f-recent").Attr("d", squares(0, pages)),
 			svg("path").Class("f-sink").Attr("d", squares(pages, used)),
 			svg("path").Class("f-rule").Attr("d", squares(max(pages, used), cells)),
@@ -241,8 +245,28 @@ func (p *memory) cap() app.UI {
 			disabled(named(app.Button(), "cap-more").Type("button").Class("ghost icon").Aria("label", c.t("cap.more")).Text("+").
 				OnClick(step(1), app.EventScope("more")), p.Off || at == last),
 		),
+		p.exact(),
 		app.P().Class("small").Text(c.t("cap.hint")),
 	)
+}
+
+// exact sets the cap in KiB.
+func (p *memory) exact() app.UI {
+	c, m := p.C, p.M
+	in := named(app.Input(), "cap-exact").ID("cap-exact").Type("number").Class("line").Min(1).Max(int(max(1, m.Default>>10))).Step(1).
+		Value(strconv.FormatFloat(float64(m.Cap)/1024, 'f', -1, 64)).
+		OnChange(func(ctx app.Context, _ app.Event) {
+			v, err := strconv.ParseFloat(ctx.JSSrc().Get("value").String(), 64)
+			if err != nil || !(v >= 1 && v <= 1<<30) { // empty or absurd: as it was
+				ctx.JSSrc().Set("value", strconv.FormatFloat(float64(c.model.Memory.Cap)/1024, 'f', -1, 64))
+				return
+			}
+			c.send(state.SetCap{Bytes: uint64(v * 1024)})
+		})
+	if p.Off {
+		in = in.Disabled(true)
+	}
+	return app.Div().Class("row exact").Body(app.Label().For("cap-exact").Text(c.t("cap.exact")), in, app.Span().Class("small").Text(c.t("unit.kib.name")))
 }
 
 // capStep is the slider's place for the cap in use: a share, or the last place for the default.

@@ -187,7 +187,7 @@ func TestMarkup(t *testing.T) {
 func TestPrerendered(t *testing.T) {
 	page := app.HTMLString(NewHome(words(t, "en")))
 	s := stories.All("en")[0]
-	for _, want := range []string{s.Text, s.Asks[0].Question, "A model reads once and keeps notes"} {
+	for _, want := range []string{">" + s.Text + "</textarea>", s.Asks[0].Question, "A model reads once and keeps notes"} {
 		if !strings.Contains(page, html.EscapeString(want)) && !strings.Contains(page, want) {
 			t.Errorf("no %q", want)
 		}
