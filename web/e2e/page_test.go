@@ -188,10 +188,18 @@ func quote(s string) string {
 	return string(b)
 }
 
-// click presses the control with a test id as a finger or a mouse would.
+// click presses the control with a test id as a finger or a mouse would, after scrolling it to the middle: a reader does
+// not press what lies under the bar at the edge.
 func (v *visitor) click(id string) {
 	v.Helper()
-	v.do("click "+id, chromedp.Click(chromedp.CSS(testID(id)), chromedp.NodeVisible))
+	v.press(testID(id))
+}
+
+func (v *visitor) press(selector string) {
+	v.Helper()
+	v.until(selector, fmt.Sprintf(`(() => { const e = document.querySelector(%s); if (!e?.checkVisibility() || e.disabled) return false;
+		e.scrollIntoView({block: "center", behavior: "instant"}); return true; })()`, quote(selector)))
+	v.do("press "+selector, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
 // fill replaces the text of a field.

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"kvlens/app/stories"
 )
 
@@ -192,65 +190,10 @@ func (v *visitor) turns() {
 func (v *visitor) limit(tokens int) {
 	v.Helper()
 	if !eval[bool](v, `!!document.querySelector('[data-testid="knob-max"]')?.checkVisibility()`) {
-		v.do("open the sampling settings", chromedp.Click(chromedp.CSS(testID("sampling")+" > summary")))
+		v.press(testID("sampling") + " > summary")
 	}
 	v.fill("knob-max", fmt.Sprint(tokens))
 	v.wait("the limit", 5*time.Second, fmt.Sprintf(`s.max === %d`, tokens))
-}
-
-// memory holds the page's numbers against the memory that the worker really has.
-func (v *visitor) memory() {
-	v.Helper()
-	s := v.state()
-	var sum int64
-	for _, row := range s.Memory.Rows {
-		sum += row.Allocated
-	}
-	real := v.wasmBytes()
-	if s.Memory.Reserved > real {
-		v.Errorf("the page says %d bytes of WASM memory, the worker has %d", s.Memory.Reserved, real)
-	}
-	var weights int64
-	for _, row := range s.Memory.Rows {
-		if row.Kind == "weights" {
-			weights = row.Allocated
-		}
-	}
-	if weights < 90<<20 || weights > 110<<20 {
-		v.Errorf("weights take %d bytes, want about the size of the file", weights)
-	}
-	if limit := weights + s.Memory.Cap + 48<<20; real > limit {
-		v.Errorf("the worker has %d bytes of WASM memory, over weights + arena + 48 MiB = %d", real, limit)
-	}
-	if sum > real {
-		v.Errorf("the ledger adds up to %d bytes, more than the worker's %d", sum, real)
-	}
-	v.Logf("WASM memory %.1f MiB, ledger %.1f MiB, weights %.1f MiB, cap %.1f MiB",
-		mib(real), mib(sum), mib(weights), mib(s.Memory.Cap))
-}
-
-func mib(n int64) float64 { return float64(n) / (1 << 20) }
-
-// wasmBytes asks the engine's worker itself for the size of its memory, past the page and our own counters.
-func (v *visitor) wasmBytes() int64 {
-	v.Helper()
-	infos, err := chromedp.Targets(v.b.Ctx)
-	if err != nil {
-		v.Fatal(err)
-	}
-	for _, info := range infos {
-		if info.Type == "worker" && strings.HasSuffix(info.URL, "/web/engine.js") {
-			ctx, cancel := chromedp.NewContext(v.b.Ctx, chromedp.WithTargetID(info.TargetID))
-			defer cancel()
-			n, err := chromedp.Run(ctx, chromedp.Evaluate[int64](`self.wasm.instance.exports.mem.buffer.byteLength`))
-			if err != nil {
-				v.Fatalf("asking the worker: %v", err)
-			}
-			return n
-		}
-	}
-	v.Fatalf("there is no worker among %d targets", len(infos))
-	return 0
 }
 
 // kill ends the worker in the middle of an answer without a word, as a crash does, and asks again.

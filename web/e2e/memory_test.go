@@ -1,0 +1,141 @@
+//go:build !js
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/target"
+	"github.com/chromedp/chromedp"
+)
+
+// cycles runs a turn and starts over, so many times, with the page's own buttons.
+const cycles = `(async (n) => {
+	const state = () => window.kvlens.state();
+	const until = async (f) => { while (!f(state())) await new Promise((r) => setTimeout(r, 5)); };
+	const press = async (id) => {
+		const button = () => document.querySelector('[data-testid="' + id + '"]:enabled');
+		await until(button);
+		button().click();
+	};
+	for (let i = 0; i < n; i++) {
+		await press("run");
+		await until((s) => s.phase === "idle" && s.turns.length === 1 && s.turns[0].ended);
+		await press("again");
+		await until((s) => s.phase === "idle" && s.turns.length === 0 && s.memory.stored === 0);
+	}
+	return true;
+})(%d)`
+
+// TestMemoryDoesNotGrow asks and starts over 200 times once memory has settled, and changes the model five times. The size of the memory comes
+// from the workers themselves, not from a counter of ours.
+func TestMemoryDoesNotGrow(t *testing.T) {
+	needBrowser(t)
+	v := open(t, startHost(t), "en", 1440, 900)
+	v.load("")
+	v.wait("the built-in model", time.Minute, `s.phase === "idle" && s.opened`)
+	run := func() {
+		for range 10 { // in pieces, so that no single evaluation takes minutes
+			eval[bool](v, fmt.Sprintf(cycles, 20))
+		}
+	}
+	// A small heap takes a hundred turns to find its size. After that a leak of 5 KiB a turn would be seen.
+	run()
+	memory, ledger := v.wasmBytes(), v.ledger()
+	run()
+	if now := v.wasmBytes(); now > memory+1<<20 {
+		t.Errorf("after 400 turns the worker has %d bytes, after 200 it had %d", now, memory)
+	}
+	if now := v.ledger(); now != ledger {
+		t.Errorf("after 400 turns the ledger says %s, after 200 it said %s", now, ledger)
+	}
+
+	first := map[string]int64{"teach": memory}
+	for _, id := range []string{"smollm2-135m-instruct", "teach", "smollm2-135m-instruct", "teach", "smollm2-135m-instruct"} {
+		v.choose(id)
+		v.wait(id, 2*time.Minute, `s.phase === "idle" && s.opened && s.model.includes(`+quote(id)+`)`)
+		if workers := v.workers(); len(workers) != 1 {
+			t.Errorf("with %s open there are %d workers, want one", id, len(workers))
+		}
+		// Loading is not the same to the byte each time: the collector runs when it likes.
+		now := v.wasmBytes()
+		if before, ok := first[id]; ok && now > before+8<<20 {
+			t.Errorf("%s opened again takes %d bytes, the first time %d", id, now, before)
+		} else if !ok {
+			first[id] = now
+		}
+	}
+	v.clean()
+}
+
+// ledger is what the page says of every kind of memory, peaks aside.
+func (v *visitor) ledger() string {
+	v.Helper()
+	return eval[string](v, `window.kvlens.state().memory.rows.map((r) => r.kind + " " + r.logical + "/" + r.allocated).join(", ")`)
+}
+
+// memory holds the page's numbers against the memory that the worker really has.
+func (v *visitor) memory() {
+	v.Helper()
+	s := v.state()
+	var sum, weights int64
+	for _, row := range s.Memory.Rows {
+		sum += row.Allocated
+		if row.Kind == "weights" {
+			weights = row.Allocated
+		}
+	}
+	real := v.wasmBytes()
+	switch {
+	case s.Memory.Reserved != real:
+		v.Errorf("the page says %d bytes of WASM memory, the worker has %d", s.Memory.Reserved, real)
+	case weights < 90<<20 || weights > 110<<20:
+		v.Errorf("weights take %d bytes, want about the size of the file", weights)
+	case sum > real:
+		v.Errorf("the ledger adds up to %d bytes, more than the worker's %d", sum, real)
+	case real > weights+s.Memory.Cap+48<<20:
+		v.Errorf("the worker has %d bytes, over weights %d + arena %d + 48 MiB", real, weights, s.Memory.Cap)
+	}
+	v.Logf("WASM memory %.1f MiB, ledger %.1f MiB, weights %.1f MiB, cap %.1f MiB",
+		mib(real), mib(sum), mib(weights), mib(s.Memory.Cap))
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+// workers lists the engines that are alive.
+func (v *visitor) workers() []*target.Info {
+	v.Helper()
+	infos, err := chromedp.Targets(v.b.Ctx)
+	if err != nil {
+		v.Fatal(err)
+	}
+	var out []*target.Info
+	for _, info := range infos {
+		if info.Type == "worker" && strings.HasSuffix(info.URL, "/web/engine.js") {
+			out = append(out, info)
+		}
+	}
+	return out
+}
+
+// wasmBytes asks the engine's worker itself for the size of its memory, past the page and our own counters.
+func (v *visitor) wasmBytes() int64 {
+	v.Helper()
+	workers := v.workers()
+	if len(workers) == 0 {
+		v.Fatal("there is no worker")
+	}
+	tab, cancel := chromedp.NewContext(v.b.Ctx, chromedp.WithTargetID(workers[len(workers)-1].TargetID))
+	defer cancel()
+	ctx, stop := context.WithTimeout(tab, 30*time.Second)
+	defer stop()
+	n, err := chromedp.Run(ctx, chromedp.Evaluate[int64](`self.wasm.instance.exports.mem.buffer.byteLength`))
+	if err != nil {
+		v.Fatalf("asking the worker: %v", err)
+	}
+	return n
+}
