@@ -2,9 +2,11 @@ package gpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 const (
@@ -131,15 +133,23 @@ func (d *device) next() int32 {
 	return d.last
 }
 
+// A browser may refuse what a lost device was asked before it says that the device is lost.
+const grace = 50 * time.Millisecond
+
 // result words a driver's error: a lost device explains every other.
 func (d *device) result(op string, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		if lost := d.loss.err(op); err != nil && lost != nil {
+			return lost
+		}
+		return err
 	}
-	if lost := d.loss.err(op); lost != nil {
-		return lost
+	select {
+	case <-d.loss.gone:
+		return d.loss.err(op)
+	case <-time.After(grace):
+		return err
 	}
-	return err
 }
 
 func misuse(op, format string, args ...any) error {

@@ -125,8 +125,13 @@ func (w *web) told(op string) error {
 
 // guard turns an exception into an error. Use it with defer.
 func guard(op string, err *error) {
-	if thrown := caught(recover()); thrown != nil {
-		*err = &UseError{Op: op, Msg: thrown.Error()}
+	thrown := caught(recover())
+	if thrown == nil {
+		return
+	}
+	*err = &UseError{Op: op, Msg: thrown.Error()}
+	if e, ok := thrown.(js.Error); ok && jsutil.Name(e) == "RangeError" { // some browsers say want of memory so
+		*err = &MemoryError{Label: op, Msg: thrown.Error()}
 	}
 }
 
@@ -142,11 +147,20 @@ func (w *web) scoped(op string, f func()) error {
 	for range 2 { // both, whatever the first says
 		v, failed := jsutil.Await(w.ctx, w.dev.Call("popErrorScope"))
 		switch {
+		case err != nil: // the first counts
 		case failed != nil:
-			err = errors.Join(err, &UseError{Op: op, Msg: failed.Error()})
+			err = &UseError{Op: op, Msg: failed.Error()}
 		case v.Truthy():
 			err = gpuError(op, v)
 		}
+	}
+	return err
+}
+
+// sized tells a *MemoryError what was asked for.
+func sized(err error, label string, size int64) error {
+	if e, ok := err.(*MemoryError); ok {
+		return &MemoryError{Label: label, Size: size, Msg: e.Msg}
 	}
 	return err
 }
@@ -163,11 +177,7 @@ func (w *web) newBuffer(b Buffer, label string, size int64) error {
 		if made != nil {
 			made.Destroy()
 		}
-		var use *UseError
-		if made == nil || !errors.As(err, &use) { // a browser may also throw for want of memory
-			err = &MemoryError{Label: label, Size: size, Msg: err.Error()}
-		}
-		return err
+		return sized(err, label, size)
 	}
 	w.buffers[b] = made
 	w.tableOfBuffers.Call("set", int(b), raw(made))

@@ -98,7 +98,7 @@ func (w *web) newRing() error {
 	if err != nil {
 		w.doUnstage.Invoke()
 	}
-	return err
+	return sized(err, "staging", StagingBytes)
 }
 
 func (w *web) record(r Recording, list []Dispatch, read Binding) (err error) {
