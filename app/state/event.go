@@ -13,8 +13,6 @@ type (
 		Theme  string
 		Offers []Offer
 	}
-	// Offered replaces the list of models.
-	Offered struct{ Offers []Offer }
 	// Tick is a clock, in milliseconds; once a second while something is going on.
 	Tick struct{ Now float64 }
 	// LangReady says that the catalogue of a language has been fetched and the page can show it.
@@ -25,8 +23,6 @@ type (
 type (
 	// Choose opens a model.
 	Choose struct{ Manifest string }
-	// ChooseBackend restarts the engine on another backend.
-	ChooseBackend struct{ Backend string }
 	// Forget deletes the stored copy of a model.
 	Forget struct{ Manifest string }
 	// Edit changes one field of the draft.
@@ -98,34 +94,32 @@ type (
 	Gone struct{}
 )
 
-func (Start) event()         {}
-func (Offered) event()       {}
-func (Tick) event()          {}
-func (LangReady) event()     {}
-func (Choose) event()        {}
-func (ChooseBackend) event() {}
-func (Forget) event()        {}
-func (Edit) event()          {}
-func (Preset) event()        {}
-func (SetMode) event()       {}
-func (Run) event()           {}
-func (Halt) event()          {}
-func (StartOver) event()     {}
-func (SetSampling) event()   {}
-func (SetCap) event()        {}
-func (SetLang) event()       {}
-func (SetTheme) event()      {}
-func (Act) event()           {}
-func (Dismiss) event()       {}
-func (Progressed) event()    {}
-func (Opened) event()        {}
-func (Prompted) event()      {}
-func (Stepped) event()       {}
-func (Measured) event()      {}
-func (Listed) event()        {}
-func (Ended) event()         {}
-func (Failed) event()        {}
-func (Gone) event()          {}
+func (Start) event()       {}
+func (Tick) event()        {}
+func (LangReady) event()   {}
+func (Choose) event()      {}
+func (Forget) event()      {}
+func (Edit) event()        {}
+func (Preset) event()      {}
+func (SetMode) event()     {}
+func (Run) event()         {}
+func (Halt) event()        {}
+func (StartOver) event()   {}
+func (SetSampling) event() {}
+func (SetCap) event()      {}
+func (SetLang) event()     {}
+func (SetTheme) event()    {}
+func (Act) event()         {}
+func (Dismiss) event()     {}
+func (Progressed) event()  {}
+func (Opened) event()      {}
+func (Prompted) event()    {}
+func (Stepped) event()     {}
+func (Measured) event()    {}
+func (Listed) event()      {}
+func (Ended) event()       {}
+func (Failed) event()      {}
+func (Gone) event()        {}
 
 // Field names a field of the draft.
 type Field uint8

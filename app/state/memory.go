@@ -131,11 +131,3 @@ func (m Memory) Share(percent int) uint64 {
 	b := m.Full() * uint64(percent) / 100
 	return (b + 15) / 16 * 16
 }
-
-// Tokens is how many tokens a cap holds, by bytes alone.
-func (m Memory) Tokens(bytes uint64) uint64 {
-	if m.TokenBytes == 0 {
-		return 0
-	}
-	return bytes / uint64(m.TokenBytes)
-}

@@ -25,16 +25,10 @@ func Reduce(m Model, e Event) (Model, []Effect) {
 	switch e := e.(type) {
 	case Start:
 		return start(m, e)
-	case Offered:
-		m.Offers = e.Offers
-		return m, nil
 	case Tick:
 		return tick(m, e), nil
 	case Choose:
 		return choose(m, e.Manifest)
-	case ChooseBackend:
-		m.Backend = e.Backend
-		return open(m, m.Current)
 	case Forget:
 		if m.Busy() {
 			return m, nil

@@ -36,7 +36,6 @@ type controller struct {
 	there   bool // the page is mounted
 	updated bool // a newer version of the site is there
 	drawn   time.Time
-	later   bool // a drawing is due
 
 	requests map[uint32]state.Effect // sent by the page, not yet ended
 	long     uint32                  // the opening or turn that runs

@@ -49,10 +49,13 @@ func (b *bar) Render() app.UI {
 }
 
 func (b *bar) again() string {
-	if b.Mode == proto.Story {
+	switch b.Mode {
+	case proto.Story:
 		return "story.edit"
+	case proto.Chat:
+		return "chat.again"
 	}
-	return "chat.again"
+	return "raw.again"
 }
 
 func (b *bar) modes() app.UI {

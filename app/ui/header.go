@@ -9,18 +9,17 @@ import (
 // header holds the name, what runs and where, and the settings of the page itself.
 type header struct {
 	app.Compo
-	C               *controller
-	Lang, Theme     string
-	Ready, Busy     bool
-	Stopped         bool
-	Model           string
-	Layers, Heads   uint32
-	Backend         string
-	Detail, Why     string
-	Offers          []state.Offer
-	Current         string
-	Storage         state.Storage
-	Licence, Source string
+	C             *controller
+	Lang, Theme   string
+	Ready, Busy   bool
+	Stopped       bool
+	Model         string
+	Layers, Heads uint32
+	Backend       string
+	Detail, Why   string
+	Offers        []state.Offer
+	Current       string
+	Storage       state.Storage
 }
 
 func (c *controller) header() app.UI {

@@ -1,3 +1,5 @@
+//go:build !js
+
 package ui
 
 import (
@@ -255,6 +257,13 @@ func TestTimeline(t *testing.T) {
 	prompt, answer := timeline(turn)
 	if strings.Count(prompt, "M") != 1 || strings.Count(answer, "M") != 2 || !strings.Contains(answer, "v-40.0") || !strings.Contains(answer, "v-21.0") {
 		t.Errorf("%s\n%s", prompt, answer)
+	}
+	long := state.Turn{Answer: make([]state.Token, 1001)}
+	for i := range long.Answer {
+		long.Answer[i].Used = uint64(i + 1)
+	}
+	if _, answer := timeline(long); strings.Count(answer, "M") != 201 || !strings.HasSuffix(answer, "v40.0z") { // five tokens to a bar, the last bar is the last token's
+		t.Errorf("%d bars, the last %q", strings.Count(answer, "M"), answer[strings.LastIndex(answer, "M"):])
 	}
 	if p, a := timeline(state.Turn{}); p != "M0 0" || a != "M0 0" {
 		t.Errorf("of nothing: %q, %q", p, a)

@@ -23,8 +23,13 @@ var knobs = []struct {
 	knob state.Knob
 	name string
 }{
-	{state.Temperature, "temperature"}, {state.TopK, "topk"}, {state.TopP, "topp"}, {state.MinP, "minp"},
-	{state.Repeat, "repeat"}, {state.Seed, "seed"}, {state.MaxTokens, "max"},
+	{state.Temperature, "temperature"},
+	{state.TopK, "topk"},
+	{state.TopP, "topp"},
+	{state.MinP, "minp"},
+	{state.Repeat, "repeat"},
+	{state.Seed, "seed"},
+	{state.MaxTokens, "max"},
 }
 
 func (s *sampling) Render() app.UI {

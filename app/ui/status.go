@@ -69,7 +69,8 @@ func rate(t state.Turn) float64 {
 const (
 	timelineWidth  = 1200
 	timelineHeight = 40
-	timelineBars   = 96
+	timelineBars   = 96  // the scale of short turns
+	mostBars       = 240 // of an answer
 )
 
 // timeline draws the bytes in pages after each token of the answer, behind one block for the prompt.
@@ -85,14 +86,20 @@ func timeline(t state.Turn) (prompt, answer string) {
 	if len(used) == 0 {
 		return "M0 0", "M0 0"
 	}
-	read := promptTokens(t)
+	stride := (len(used) + mostBars - 1) / mostBars // tokens to a bar
+	bars := (len(used) + stride - 1) / stride
+	for i := range bars {
+		used[i] = used[min((i+1)*stride, len(used))-1]
+	}
+	used = used[:bars]
+	read := promptTokens(t) / stride
 	unit := float64(timelineWidth) / float64(max(timelineBars, read+len(used)))
 	bar := func(b *strings.Builder, x, w float64, bytes uint64) {
 		h := 2 + float64(timelineHeight-2)*share(bytes, most)
 		b.WriteString("M" + short(x) + " " + strconv.Itoa(timelineHeight) + "v-" + short(h) + "h" + short(w) + "v" + short(h) + "z")
 	}
 	var p, a strings.Builder
-	bar(&p, 0, unit*float64(read)-1, used[0])
+	bar(&p, 0, max(1, unit*float64(read)-1), used[0])
 	for i, u := range used {
 		bar(&a, unit*float64(read+i)+1, max(1, unit-2), u)
 	}

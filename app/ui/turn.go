@@ -7,7 +7,6 @@ import (
 	"github.com/maxence-charriere/go-app/v10/pkg/app"
 
 	"kvlens/app/state"
-	"kvlens/wasm/proto"
 )
 
 // turn is one question and its answer. Its two texts are written token by token into elements that go-app leaves alone.
@@ -15,10 +14,9 @@ type turn struct {
 	app.Compo
 	C      *controller
 	Serial uint32
-	Name   string // accessible names of the two texts
 	Asked  string
 	Lang   string // of the text
-	Chat   bool
+	Page   string // language of the page, which the labels are in
 	Live   bool
 	Foot   string // how it ended
 	Open   bool   // show what else could have been said: the last turn, where it is short
@@ -37,6 +35,9 @@ func (t *turn) OnMount(app.Context) {
 	t.prompt, t.answer = byID(t.id("prompt")), byID(t.id("answer"))
 	t.C.paints = append(t.C.paints, t)
 	t.paint()
+	if len(t.C.paints) > 1 {
+		t.answer.Call("scrollIntoView", map[string]any{"block": "nearest"})
+	}
 }
 
 func (t *turn) OnDismount() {
@@ -198,10 +199,17 @@ func (c *controller) turn(serial uint32) (state.Turn, bool) {
 	return state.Turn{}, false
 }
 
-// paint brings the texts on the page up to date.
+// paint brings the texts on the page up to date. A reader at the end of the text stays at its end.
 func (c *controller) paint() {
+	main := byID("main")
+	const near = 80.0
+	atEnd := main.Truthy() && c.model.Running() &&
+		main.Get("scrollHeight").Float()-main.Get("scrollTop").Float()-main.Get("clientHeight").Float() < near
 	for _, t := range c.paints {
 		t.paint()
+	}
+	if atEnd {
+		main.Set("scrollTop", main.Get("scrollHeight"))
 	}
 }
 
@@ -214,8 +222,8 @@ func (c *controller) turns() []app.UI {
 	for i, t := range c.model.Turns {
 		last := i == len(c.model.Turns)-1
 		out[i] = &turn{
-			C: c, Serial: t.Serial, Name: c.model.Lang, Asked: t.Asked, Lang: state.LangOf(t.Asked),
-			Chat: c.model.Mode == proto.Chat, Live: last && c.model.Running(), Foot: c.foot(t),
+			C: c, Serial: t.Serial, Page: c.model.Lang, Asked: t.Asked, Lang: state.LangOf(t.Asked),
+			Live: last && c.model.Running(), Foot: c.foot(t),
 			Open: last && t.Ended && len(t.Answer) > 0 && len(t.Answer) <= most,
 		}
 	}
