@@ -66,33 +66,9 @@ INLINE v128_t products(wide w, const int16_t *a) {
   return wasm_i32x4_add(s, wasm_i32x4_dot_i16x8(w.v[3], wasm_v128_load(a + 24)));
 }
 
-// rows4 is four weight rows times one token: the activations are loaded once for all four.
-INLINE v128_t rows4(int bits, const uint8_t *code, int groups, const float *scales, const int16_t *a, const float *as,
-                    const float *sums_) {
-  const int row = groups * bits * group / 8, n = padded(groups), step = bits * group / 8;
-  v128_t acc[4];
-  UNROLL for (int r = 0; r < 4; r++) acc[r] = wasm_f32x4_splat(0);
-  for (int g = 0; g < groups; g++) {
-    v128_t s = splat(as + g);
-    UNROLL for (int r = 0; r < 4; r++) {
-      v128_t p = products(widen(bits, code + r * row + g * step), a + g * group);
-      acc[r] = wasm_f32x4_add(
-          acc[r], wasm_f32x4_mul(wasm_f32x4_convert_i32x4(p), wasm_f32x4_mul(s, splat(scales + 2 * r * n + g))));
-    }
-  }
-  if (bits == 4) {
-    for (int g = 0; g < groups; g += 4) {
-      v128_t s = wasm_v128_load(sums_ + g);
-      UNROLL for (int r = 0; r < 4; r++) acc[r] =
-          wasm_f32x4_add(acc[r], wasm_f32x4_mul(s, wasm_v128_load(scales + (2 * r + 1) * n + g)));
-    }
-  }
-  return sums(acc[0], acc[1], acc[2], acc[3]);
-}
-
 // tokens is one weight row times count tokens: the weights are widened once for all of them.
-INLINE void tokens(int bits, int count, const uint8_t *code, int groups, const float *scale, const int16_t *a,
-                   const float *as, const float *sums_, float *out, int stride, int add) {
+INLINE void tokens(int bits, int count, const uint8_t *code, int groups, const float *scale, const float *min,
+                   const int16_t *a, const float *as, const float *sum, float *out, int stride, int add) {
   const int n = padded(groups), step = bits * group / 8, cols = groups * group;
   v128_t acc[8];
   UNROLL for (int t = 0; t < count; t++) acc[t] = wasm_f32x4_splat(0);
@@ -106,47 +82,51 @@ INLINE void tokens(int bits, int count, const uint8_t *code, int groups, const f
     }
   }
   if (bits == 4) {
+    // Behind the row's minima come others, which meet the zeros behind its sums.
     for (int g = 0; g < groups; g += 4) {
-      v128_t m = wasm_v128_load(scale + n + g);
+      v128_t m = wasm_v128_load(min + g);
       UNROLL for (int t = 0; t < count; t++) acc[t] =
-          wasm_f32x4_add(acc[t], wasm_f32x4_mul(m, wasm_v128_load(sums_ + t * n + g)));
+          wasm_f32x4_add(acc[t], wasm_f32x4_mul(m, wasm_v128_load(sum + t * n + g)));
     }
   }
   UNROLL for (int t = 0; t < count; t++) put(out + t * stride, sum4(acc[t]), add);
 }
 
-// matmul is out[t·stride + r] = W[r]·a[t], or += if add is set. scratch holds 8·padded(groups) floats.
+// matmul is out[t·stride + r] = W[r]·a[t], or += if add is set. It takes a few rows at a time, so that they stay in the
+// nearest cache for all tokens; one token alone reads the weights in their order, which is what the memory is fastest
+// at. scratch holds 2·few·padded(groups) floats.
 INLINE void matmul(int bits, const uint8_t *code, const void *packed, int rows, int groups, const int16_t *a,
-                   const float *as, const float *sums_, int count, float *out, int stride, int add, float *scratch) {
+                   const float *as, const float *sum, int count, float *out, int stride, int add, float *scratch) {
+  enum { few = 4 };
   const int row = groups * bits * group / 8, n = padded(groups), cols = groups * group;
   const uint32_t *packed4 = packed;
   const uint16_t *packed8 = packed;
-  int r = 0;
-  for (; r < rows; r += 4) {
-    const int have = rows - r < 4 ? rows - r : 4;
-    for (int i = 0; i < have; i++) {
-      if (bits == 4)
-        unpack4(packed4 + (r + i) * groups, groups, scratch + 2 * i * n, scratch + (2 * i + 1) * n);
-      else
-        unpack8(packed8 + (r + i) * groups, groups, scratch + 2 * i * n);
-    }
+  float *scale = scratch, *min = scratch + few * n;
+  for (int i = 0; i < 2 * few * n; i += 4) wasm_v128_store(scratch + i, wasm_f32x4_splat(0));
+  for (int r = 0; r < rows; r += few) {
+    const int have = rows - r < few ? rows - r : few;
+    if (bits == 4)
+      unpack4(packed4 + r * groups, have * groups, scale, min);
+    else
+      unpack8(packed8 + r * groups, have * groups, scale);
     const uint8_t *c = code + r * row;
-    int t = 0;
-    for (; t + 8 <= count; t += 8)
-      for (int i = 0; i < have; i++)
-        tokens(bits, 8, c + i * row, groups, scratch + 2 * i * n, a + t * cols, as + t * n, sums_ + t * n,
-               out + t * stride + r + i, stride, add);
-    for (; t + 4 <= count; t += 4)
-      for (int i = 0; i < have; i++)
-        tokens(bits, 4, c + i * row, groups, scratch + 2 * i * n, a + t * cols, as + t * n, sums_ + t * n,
-               out + t * stride + r + i, stride, add);
-    for (; t < count; t++) {
-      if (have == 4)
-        put4(out + t * stride + r, rows4(bits, c, groups, scratch, a + t * cols, as + t * n, sums_ + t * n), add);
-      else
-        for (int i = 0; i < have; i++)
-          tokens(bits, 1, c + i * row, groups, scratch + 2 * i * n, a + t * cols, as + t * n, sums_ + t * n,
-                 out + t * stride + r + i, stride, add);
+    for (int t = 0; t < count;) {
+      const int16_t *at = a + t * cols;
+      const float *ast = as + t * n, *sumt = sum + t * n;
+      float *o = out + t * stride + r;
+      const int left = count - t;
+      const int take = left >= 8 ? 8 : left >= 4 ? 4 : 1;
+      for (int i = 0; i < have; i++) {
+        const uint8_t *ci = c + i * row;
+        const float *si = scale + i * groups, *mi = min + i * groups;
+        if (take == 8)
+          tokens(bits, 8, ci, groups, si, mi, at, ast, sumt, o + i, stride, add);
+        else if (take == 4)
+          tokens(bits, 4, ci, groups, si, mi, at, ast, sumt, o + i, stride, add);
+        else
+          tokens(bits, 1, ci, groups, si, mi, at, ast, sumt, o + i, stride, add);
+      }
+      t += take;
     }
   }
 }
