@@ -36,6 +36,7 @@ func (h *Home) Render() app.UI {
 			named(app.Div(), "turns").Class("turns").Body(c.turns()...),
 			c.opening(),
 			c.composer(),
+			&cardHolder{C: c},
 		),
 		&guide{C: c, Lang: m.Lang, Mode: m.Mode},
 		app.Aside().Class("side").Aria("label", c.t("memory.title")).Body(
@@ -43,7 +44,6 @@ func (h *Home) Render() app.UI {
 			&sampling{C: c, Lang: m.Lang, Sampling: m.Sampling, Max: m.Max, Busy: m.Running()},
 		),
 		c.status(),
-		&cardHolder{C: c},
 		&liveRegion{},
 	)
 }
