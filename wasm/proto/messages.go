@@ -20,7 +20,7 @@ type (
 		Manifest string // URL of the model's manifest, same origin unless the reader typed it
 		Backend  string // "", "cpu", "ref" (or "webgpu" when there is one)
 		Memory   Memory
-		Float    bool // f32 activations on the CPU path instead of int8
+		Float    bool // f32 activations on the CPU path instead of integers
 	}
 	// Memory are the cache's settings. Changing them empties the cache.
 	Memory struct {
