@@ -1,0 +1,103 @@
+// Attention of prefill: A[t] = softmax(q·k/√dim)·v over a layer's stored tokens and the new rows 0…from + t, with the
+// online softmax (Milakov and Gimelshein, 2018): one pass over keys and values, no row of logits.
+//
+// Shapes: q, a [n][heads·dim]; kv both [prompt rows][kv_heads·dim]. PAIRS = dim/2.
+// Grid: one thread for a head of a row, x over both. The head runs fastest, so that neighbours read the same keys.
+const PAIRS: u32 = 1u;
+
+struct Params {
+  layer: u32,
+  heads: u32,
+  kv_heads: u32,
+  dim: u32,
+  scale: f32,
+}
+
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read> session: array<u32>;
+@group(0) @binding(2) var<storage, read> q: array<f32>;
+@group(0) @binding(3) var<storage, read> kv: array<f32>;
+@group(0) @binding(4) var<storage, read> arena: array<u32>;
+@group(0) @binding(5) var<storage, read_write> a: array<f32>;
+
+//!include lib/session.wgsl
+//!include lib/half.wgsl
+//!include lib/grid.wgsl
+//!include lib/pages.wgsl
+//!include lib/lanes.wgsl
+
+var<private> query: array<vec2<f32>, PAIRS>;
+var<private> acc: array<vec2<f32>, PAIRS>;
+var<private> top: f32;
+var<private> sum: f32;
+
+// Takes one more logit and returns its weight, after rescaling what was summed before.
+fn weigh(logit: f32) -> f32 {
+  if (logit > top) {
+    let shrink = exp(top - logit);
+    sum *= shrink;
+    for (var i = 0u; i < PAIRS; i++) {
+      acc[i] *= shrink;
+    }
+    top = logit;
+  }
+  let weight = exp(logit - top);
+  sum += weight;
+  return weight;
+}
+
+@compute @workgroup_size(GROUP)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let n = thread(id, groups);
+  let h = n % p.heads;
+  let t = n / p.heads;
+  if (t >= session[ROWS]) {
+    return;
+  }
+  let kv_head = h / (p.heads / p.kv_heads);
+  let list = p.layer * p.kv_heads + kv_head;
+  let at = n * p.dim;
+  for (var i = 0u; i < PAIRS; i++) {
+    query[i] = vec2<f32>(q[at + 2u * i], q[at + 2u * i + 1u]) * p.scale;
+    acc[i] = vec2<f32>(0.0, 0.0);
+  }
+  top = LOWEST;
+  sum = 0.0;
+  let count = session[ring_at(list) + 1u];
+  for (var slot = 0u; slot < count; slot++) {
+    if (arena[position_at(list, slot)] > session[LAST]) {
+      continue;
+    }
+    let key = key_at(list, slot);
+    var logit = 0.0;
+    for (var i = 0u; i < PAIRS; i++) {
+      logit += dot(query[i], key2(key, i));
+    }
+    let weight = weigh(logit);
+    let value = value_at(list, slot);
+    for (var i = 0u; i < PAIRS; i++) {
+      acc[i] += weight * value2(value, i);
+    }
+  }
+  let fresh = select(session[FROM] + t + 1u, 0u, session[STORED] != 0u);
+  for (var j = 0u; j < fresh; j++) {
+    let key = (j * p.kv_heads + kv_head) * p.dim;
+    var logit = 0.0;
+    for (var i = 0u; i < PAIRS; i++) {
+      logit += dot(query[i], vec2<f32>(kv[key + 2u * i], kv[key + 2u * i + 1u]));
+    }
+    let weight = weigh(logit);
+    let value = session[VALUES_AT] + key;
+    for (var i = 0u; i < PAIRS; i++) {
+      acc[i] += weight * vec2<f32>(kv[value + 2u * i], kv[value + 2u * i + 1u]);
+    }
+  }
+  for (var i = 0u; i < PAIRS; i++) {
+    var out = vec2<f32>(0.0, 0.0);
+    if (sum > 0.0) {
+      out = acc[i] / sum;
+    }
+    a[at + 2u * i] = out.x;
+    a[at + 2u * i + 1u] = out.y;
+  }
+}

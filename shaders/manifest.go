@@ -1,0 +1,87 @@
+package shaders
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Kernel describes a file: which of its included files and constants a variant chooses.
+type Kernel struct {
+	Name     string
+	Includes map[string][]string // the choices for what stands in braces
+	Consts   map[string][]string // values that are in use; any other would do too
+}
+
+// Entry is the name of every kernel's entry point, Group the threads of its workgroups unless it is sample.
+const (
+	Entry = "main"
+	Group = 64
+)
+
+var (
+	layouts  = []string{"f32", "f16", "4", "8"}
+	products = []string{"product", "product_lanes"}
+	tiles    = []string{"1u", "8u"}
+	splits   = []string{"4u", "16u"}
+	booleans = []string{"false", "true"}
+)
+
+// Kernels lists every kernel, in the order in which a step runs them.
+var Kernels = []Kernel{
+	{Name: "embed", Includes: map[string][]string{"layout": layouts}},
+	{Name: "matmul", Includes: map[string][]string{"layout": layouts, "input": {"plain", "normed"}, "product": products},
+		Consts: map[string][]string{"ADD": booleans, "TILE": tiles}},
+	{Name: "qkv", Includes: map[string][]string{"layout": layouts, "sink": {"rows"}, "product": products},
+		Consts: map[string][]string{"TILE": tiles}},
+	{Name: "qkv", Includes: map[string][]string{"layout": layouts, "sink": {"slots"}, "product": products},
+		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans}},
+	{Name: "rope"},
+	{Name: "store", Consts: map[string][]string{"RECORDED": booleans, "KEY_F16": booleans, "VALUE_F16": booleans}},
+	{Name: "attend", Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans, "VALUE_F16": booleans}},
+	{Name: "score", Consts: map[string][]string{"KEY_F16": booleans}},
+	{Name: "weigh", Includes: map[string][]string{"top": {"top", "top_lanes"}}, Consts: map[string][]string{"VALUE_F16": booleans}},
+	{Name: "reduce", Consts: map[string][]string{"SPLITS": splits}},
+	{Name: "output", Includes: map[string][]string{"layout": layouts, "product": products}, Consts: map[string][]string{"SPLITS": splits}},
+	{Name: "gateup", Includes: map[string][]string{"layout": layouts, "product": products}, Consts: map[string][]string{"TILE": tiles}},
+	{Name: "silu"},
+	{Name: "norm"},
+	{Name: "sample"},
+}
+
+// Variants lists every combination of a kernel's choices.
+func (k Kernel) Variants() []Variant {
+	out := []Variant{{Kernel: k.Name}}
+	expand := func(choices map[string][]string, of func(*Variant) *map[string]string) {
+		for _, name := range slices.Sorted(maps.Keys(choices)) {
+			var next []Variant
+			for _, v := range out {
+				for _, value := range choices[name] {
+					w := v
+					chosen := maps.Clone(*of(&w))
+					if chosen == nil {
+						chosen = map[string]string{}
+					}
+					chosen[name] = value
+					*of(&w) = chosen
+					next = append(next, w)
+				}
+			}
+			out = next
+		}
+	}
+	expand(k.Includes, func(v *Variant) *map[string]string { return &v.Includes })
+	expand(k.Consts, func(v *Variant) *map[string]string { return &v.Consts })
+	return out
+}
+
+// Label names a variant for messages and as a key: the file and its choices.
+func (v Variant) Label() string {
+	parts := []string{v.Kernel}
+	for _, choices := range []map[string]string{v.Includes, v.Consts} {
+		for _, name := range slices.Sorted(maps.Keys(choices)) {
+			parts = append(parts, name+"="+choices[name])
+		}
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,303 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"kvlens/cache"
+	"kvlens/wasm/gpu"
+	"kvlens/wasm/quant"
+	"kvlens/wasm/step"
+)
+
+func failed(format string, args ...any) error {
+	return fmt.Errorf("webgpu: run: %s", fmt.Sprintf(format, args...))
+}
+
+// Run submits ops [from, to) of the program on a. It returns before the work is done, unless so much is waiting that
+// the queue should drain first.
+func (e *exec) Run(ctx context.Context, a *step.Args, from, to int) error {
+	if from < 0 || from > to || to > len(e.ops) {
+		return failed("ops [%d, %d) of %d", from, to, len(e.ops))
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := e.check(a, e.ops[from:to]); err != nil {
+		return err
+	}
+	e.end()
+	s, err := e.session(a)
+	if err != nil {
+		return err
+	}
+	if err := e.prepare(s, a, e.ops[from:to]); err != nil {
+		return err
+	}
+	var list []gpu.Dispatch
+	for _, o := range e.ops[from:to] {
+		nodes, rows := o.nodes, a.To-a.From
+		switch {
+		case o.kind == attending && a.Stored:
+			nodes = o.stored
+		case o.kind == heading && a.Logits == step.LastRow:
+			rows = 1
+		}
+		for _, n := range nodes {
+			d, err := e.dispatch(n, s, rows)
+			if err != nil {
+				return err
+			}
+			list = append(list, d)
+		}
+		e.b.queue.add(e.work(o, a, rows))
+	}
+	if err := e.b.dev.Run(list); err != nil {
+		return fmt.Errorf("webgpu: run: %w", err)
+	}
+	return e.b.drain()
+}
+
+// check refuses arguments that the kernels would not survive.
+func (e *exec) check(a *step.Args, ops []*operation) error {
+	n := a.To - a.From
+	switch {
+	case a.From < 0 || a.To > len(a.IDs) || n < 1 || n > e.chunk:
+		return failed("rows [%d, %d) of %d, at most %d at once", a.From, a.To, len(a.IDs), e.chunk)
+	case a.To > e.rows:
+		return failed("row %d: there is room for %d", a.To, e.rows)
+	case a.Pos < 0 || a.To > e.positions-a.Pos:
+		return failed("position %d: the RoPE table has %d", a.Pos+a.To-1, e.positions)
+	}
+	for _, o := range ops {
+		switch o.kind {
+		case embedding:
+			for _, id := range a.IDs[a.From:a.To] {
+				if id < 0 || int(id) >= e.shape.Vocab {
+					return failed("token id %d of %d", id, e.shape.Vocab)
+				}
+			}
+		case attending:
+			if a.Stored && n != 1 {
+				return failed("attend over stored rows: %d rows instead of 1", n)
+			}
+			if a.Cache == nil || a.Arena == 0 {
+				return failed("attend: no cache")
+			}
+		case storing:
+			if err := e.checkSlots(a, o.layer); err != nil {
+				return err
+			}
+		case heading:
+			if a.Logits == step.AllRows && n > e.logitRows || e.logitRows < 1 {
+				return failed("%d rows of logits: there is room for %d", n, e.logitRows)
+			}
+		}
+	}
+	return nil
+}
+
+func (e *exec) checkSlots(a *step.Args, layer int) error {
+	if a.Cache == nil || a.Arena == 0 {
+		return failed("store: no cache")
+	}
+	if len(a.Slots) != e.shape.KVHeads {
+		return failed("store: slots for %d of %d KV heads", len(a.Slots), e.shape.KVHeads)
+	}
+	for h, slots := range a.Slots {
+		if len(slots) < a.To {
+			return failed("store: slots for %d of %d rows", len(slots), a.To)
+		}
+		for _, slot := range slots[a.From:a.To] {
+			if have := a.Cache.List(layer, h).Slots; int(slot) >= have {
+				return failed("store: slot %d of %d", slot, have)
+			}
+		}
+	}
+	return nil
+}
+
+// prepare writes what a run's kernels read from the session buffer, as far as it changed.
+func (e *exec) prepare(s *session, a *step.Args, ops []*operation) error {
+	n := a.To - a.From
+	err := e.header(s, func(h []uint32) {
+		h[wordPos], h[wordFrom], h[wordRows] = uint32(a.Pos+a.From), uint32(a.From), uint32(n)
+		h[wordStored], h[wordStep], h[wordHalt], h[wordQuery] = flag(a.Stored), 0, 0, 0
+		h[wordValuesAt], h[wordLast] = uint32(e.rows*e.shape.KVHeads*e.shape.HeadDim), anyLast
+		h[wordLogitFrom], h[wordLogitRows] = uint32(a.From), uint32(n)
+		if a.Logits == step.LastRow {
+			h[wordLogitFrom], h[wordLogitRows] = uint32(a.To-1), 1
+		}
+	})
+	if err != nil {
+		return err
+	}
+	synced := false
+	for _, o := range ops {
+		switch o.kind {
+		case embedding:
+			ids := make([]uint32, n)
+			for i, id := range a.IDs[a.From:a.To] {
+				ids[i] = uint32(id)
+			}
+			err = e.write(s, wordIDs, ids)
+		case storing, attending:
+			if o.kind == storing {
+				for h, slots := range a.Slots {
+					if err == nil {
+						err = e.write(s, int(s.words[wordSlotsAt])+h*e.chunk, slots[a.From:a.To])
+					}
+				}
+			}
+			if err == nil {
+				err = e.lengths(s, a.Cache, o.layer)
+			}
+			if err == nil && !synced {
+				err, synced = e.tables(s, a.Cache, [3]int{}), true
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// work estimates an operation's multiplications.
+func (e *exec) work(o *operation, a *step.Args, rows int) float64 {
+	if o.kind == attending {
+		return float64(rows) * float64(2*e.shape.Heads*e.shape.HeadDim) * float64(a.Cache.List(o.layer, 0).Slots+a.To)
+	}
+	sum := 0.0
+	for _, n := range o.nodes {
+		sum += float64(n.work) * float64(rows)
+	}
+	return sum
+}
+
+// queue keeps the work that is submitted and not known to be done short: the page draws on the same GPU, Stop cannot
+// recall what is submitted, and drivers end what takes too long.
+type queue struct {
+	waiting, most float64 // multiplications
+	since         time.Time
+}
+
+// atOnce is how long submitted work may take.
+const (
+	atOnce    = 25 * time.Millisecond
+	firstWork = 2e7
+)
+
+func (q *queue) add(work float64) {
+	if q.waiting == 0 {
+		q.since = time.Now()
+	}
+	q.waiting += work
+}
+
+// done says that all that was submitted is done.
+func (q *queue) done() {
+	if d := time.Since(q.since); q.waiting > q.most/2 && d > 0 {
+		q.most = q.waiting * float64(atOnce) / float64(d)
+	}
+	q.waiting = 0
+}
+
+// drain waits for the queue if too much is in it.
+func (b *Backend) drain() error {
+	if b.queue.most == 0 {
+		b.queue.most = firstWork
+	}
+	if b.queue.waiting < b.queue.most {
+		return nil
+	}
+	for _, m := range b.mem {
+		var word [4]byte
+		if err := b.dev.Read(m.buf, 0, word[:]); err != nil {
+			return fmt.Errorf("webgpu: run: %w", err)
+		}
+		break
+	}
+	b.queue.done()
+	return nil
+}
+
+// AttentionRow writes the softmax row of one chunk row of Q over the layer's stored tokens: out is [n_heads][slots].
+// Dead slots and tokens after the row's own position get 0.
+func (e *exec) AttentionRow(a *step.Args, layer, row int, out [][]float32) error {
+	if a.Cache == nil || a.Arena == 0 {
+		return failed("attention row: no cache")
+	}
+	if row < 0 || row >= e.chunk || len(out) != e.shape.Heads || layer < 0 || layer >= e.shape.Layers {
+		return failed("attention row %d of %d in layer %d, for %d of %d heads", row, e.chunk, layer, len(out), e.shape.Heads)
+	}
+	e.end()
+	s, err := e.session(a)
+	if err != nil {
+		return err
+	}
+	var score *node
+	for _, o := range e.ops {
+		if o.kind == attending && o.layer == layer {
+			score = o.stored[0]
+		}
+	}
+	if score == nil {
+		return failed("attention row: the program has no attention in layer %d", layer)
+	}
+	err = e.header(s, func(h []uint32) {
+		h[wordRows], h[wordQuery], h[wordStep] = 1, uint32(row), 0
+		h[wordLast] = uint32(a.Pos + a.From + row)
+	})
+	if err == nil {
+		err = e.lengths(s, a.Cache, layer)
+	}
+	if err == nil {
+		err = e.tables(s, a.Cache, [3]int{})
+	}
+	if err != nil {
+		return err
+	}
+	d, err := e.dispatch(score, s, 1)
+	if err != nil {
+		return err
+	}
+	if err := e.b.dev.Run([]gpu.Dispatch{d}); err != nil {
+		return fmt.Errorf("webgpu: attention row: %w", err)
+	}
+	capacity := s.pages[2] * cache.PosLanes
+	logits := make([]float32, e.shape.Heads*capacity)
+	if err := e.b.dev.Read(s.scores.buf, 0, quant.Bytes(logits)); err != nil {
+		return fmt.Errorf("webgpu: attention row: %w", err)
+	}
+	for h := range out {
+		n := a.Cache.List(layer, h/(e.shape.Heads/e.shape.KVHeads)).Slots
+		if len(out[h]) < n {
+			return failed("attention row: %d numbers for %d slots", len(out[h]), n)
+		}
+		softmax(out[h][:n], logits[h*capacity:][:n])
+	}
+	return nil
+}
+
+// softmax in float64; logits of slots that do not count give 0.
+func softmax(out, logits []float32) {
+	top := math.Inf(-1)
+	for _, v := range logits {
+		top = max(top, float64(v))
+	}
+	sum := 0.0
+	for _, v := range logits {
+		if v > lowest {
+			sum += math.Exp(float64(v) - top)
+		}
+	}
+	for i, v := range logits {
+		out[i] = 0
+		if v > lowest {
+			out[i] = float32(math.Exp(float64(v)-top) / sum)
+		}
+	}
+}

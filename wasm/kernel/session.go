@@ -1,0 +1,215 @@
+package kernel
+
+import (
+	"fmt"
+
+	"kvlens/cache"
+	"kvlens/wasm/gpu"
+	"kvlens/wasm/quant"
+	"kvlens/wasm/step"
+)
+
+// Words of the session buffer, as shaders/lib/session.wgsl names them.
+const (
+	wordPos = iota
+	wordFrom
+	wordRows
+	wordStored
+	wordLogitFrom
+	wordLogitRows
+	wordZero
+	wordValuesAt
+	wordLast
+	wordQuery
+	wordStep
+	wordHalt
+	wordLists
+	wordPageK
+	wordPageV
+	wordSlotsAt
+	wordRingAt
+	wordKeysAt
+	wordValuePagesAt
+	wordPositionsAt
+	wordCapacity
+	wordChunk
+	headerWords
+
+	wordTemperature = 32
+	wordRandom      = 37
+	wordChosen      = 39
+	wordStops       = 40
+	stopCount       = 16
+	wordRecent      = 56
+	recentCount     = 64
+	wordForced      = 120
+	forcedCount     = 8
+	wordResult      = 128
+	resultWords     = 16
+	wordIDs         = 160
+
+	ringSteps = 32
+	anyLast   = cache.DeadPosition - 1
+	none      = 0xFFFFFFFF
+	lowest    = -3e38
+)
+
+// session is what the kernels know of one arena: a buffer of words, and scratch as long as its lists can get.
+type session struct {
+	geo   cache.Geometry
+	arena gpu.Buffer
+	mem   *memory
+	words []uint32 // what the buffer holds, but for words that kernels write
+	stale bool     // the header is not what words says
+	pages [3]int   // rows of the tables: key, value and position pages
+
+	scores, parts *memory
+}
+
+// session finds or makes the session of a run.
+func (e *exec) session(a *step.Args) (*session, error) {
+	if a.Cache == nil || a.Arena == 0 {
+		if s := e.sessions[0]; s != nil {
+			return s, nil
+		}
+		return e.newSession(0, cache.Geometry{}, 0, [3]int{})
+	}
+	geo := a.Cache.Geometry()
+	if geo.Layers != e.shape.Layers || geo.KVHeads != e.shape.KVHeads || geo.HeadDim != e.shape.HeadDim {
+		return nil, fmt.Errorf("webgpu: run: a cache of %d layers, %d KV heads of %d", geo.Layers, geo.KVHeads, geo.HeadDim)
+	}
+	arena, err := e.b.find(a.Arena, 0, a.Cache.Cap())
+	if err != nil {
+		return nil, fmt.Errorf("webgpu: run: arena: %w", err)
+	}
+	// Under the full recipe the cap says how long tables get; lists of different lengths may need more.
+	tokens := geo.FullTokens(a.Cache.Cap())
+	need := [3]int{up(tokens, geo.PageK), up(tokens, geo.PageV), up(tokens, cache.PosLanes)}
+	for layer := range geo.Layers {
+		for h := range geo.KVHeads {
+			l := a.Cache.List(layer, h)
+			for i, n := range [3]int{len(l.Keys), len(l.Values), len(l.Positions)} {
+				need[i] = max(need[i], n)
+			}
+		}
+	}
+	if s := e.sessions[a.Arena]; s != nil {
+		if s.geo == geo && need[0] <= s.pages[0] && need[1] <= s.pages[1] && need[2] <= s.pages[2] {
+			return s, nil
+		}
+		e.leave(a.Arena)
+	}
+	return e.newSession(a.Arena, geo, arena.buf, need)
+}
+
+func up(n, to int) int { return (n + to - 1) / to }
+
+func (e *exec) newSession(arena step.Buffer, geo cache.Geometry, buf gpu.Buffer, pages [3]int) (*session, error) {
+	s := &session{geo: geo, arena: buf, pages: pages, stale: true}
+	lists := geo.Layers * geo.KVHeads
+	layout := [...]int{ // from wordSlotsAt to wordPositionsAt
+		e.chunk * e.shape.KVHeads, ringSteps * lists * 2, pages[0] * lists, pages[1] * lists, pages[2] * lists,
+	}
+	header := [headerWords]uint32{
+		wordLists: uint32(lists), wordPageK: uint32(geo.PageK), wordPageV: uint32(geo.PageV),
+		wordCapacity: uint32(pages[2] * cache.PosLanes), wordChunk: uint32(e.chunk),
+	}
+	at := wordIDs + e.chunk
+	for i, n := range layout {
+		header[wordSlotsAt+i] = uint32(at)
+		at += n
+	}
+	s.words = make([]uint32, at)
+	copy(s.words, header[:])
+	var err error
+	if s.mem, err = e.b.alloc(cache.Aux, "session", int64(at)*4); err != nil {
+		return nil, err
+	}
+	e.sessions[arena] = s
+	if lists == 0 {
+		return s, nil
+	}
+	heads := e.shape.Heads
+	if s.scores, err = e.b.alloc(cache.Scratch, "attention logits", int64(heads*pages[2]*cache.PosLanes)*4); err == nil {
+		s.parts, err = e.b.alloc(cache.Scratch, "attention parts", int64(e.splits()*heads*(e.shape.HeadDim+1))*4)
+	}
+	if err != nil {
+		e.leave(arena)
+		return nil, err
+	}
+	return s, nil
+}
+
+// write sets words of the session buffer, unless they are what it holds.
+func (e *exec) write(s *session, at int, words []uint32) error {
+	have := s.words[at:][:len(words)]
+	for i, w := range words {
+		if have[i] != w {
+			copy(have[i:], words[i:])
+			return e.b.dev.Write(s.mem.buf, int64(at+i)*4, quant.Bytes(have[i:]))
+		}
+	}
+	return nil
+}
+
+// header writes the words that say what a run works on.
+func (e *exec) header(s *session, set func(h []uint32)) error {
+	h := append([]uint32(nil), s.words[:headerWords]...)
+	set(h)
+	if !s.stale {
+		return e.write(s, 0, h)
+	}
+	copy(s.words, h)
+	s.stale = false
+	return e.b.dev.Write(s.mem.buf, 0, quant.Bytes(h))
+}
+
+// tables writes the page tables that changed: rows of one page of every list, from page first on.
+func (e *exec) tables(s *session, c *cache.Cache, first [3]int) error {
+	lists := s.geo.Layers * s.geo.KVHeads
+	for kind, word := range []int{wordKeysAt, wordValuePagesAt, wordPositionsAt} {
+		base := int(s.words[word])
+		from, to := -1, 0 // rows that differ
+		for page := first[kind]; page < s.pages[kind]; page++ {
+			any := false
+			row := s.words[base+page*lists:][:lists]
+			for i := range row {
+				table := pagesOf(c.List(i/s.geo.KVHeads, i%s.geo.KVHeads), kind)
+				if page >= len(table) {
+					continue
+				}
+				any = true
+				if row[i] != table[page] {
+					row[i] = table[page]
+					if from < 0 {
+						from = page
+					}
+					to = page + 1
+				}
+			}
+			if !any {
+				break
+			}
+		}
+		if from >= 0 {
+			at := base + from*lists
+			if err := e.b.dev.Write(s.mem.buf, int64(at)*4, quant.Bytes(s.words[at:][:(to-from)*lists])); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func pagesOf(l *cache.List, kind int) []uint32 {
+	return [3][]uint32{l.Keys, l.Values, l.Positions}[kind]
+}
+
+// lengths writes the numbers of slots of a layer's lists to the ring's first row.
+func (e *exec) lengths(s *session, c *cache.Cache, layer int) error {
+	var row []uint32
+	for h := range s.geo.KVHeads {
+		row = append(row, 0, uint32(c.List(layer, h).Slots))
+	}
+	return e.write(s, int(s.words[wordRingAt])+layer*s.geo.KVHeads*2, row)
+}
