@@ -30,7 +30,8 @@ type (
 	}
 	// SetMemory makes the session anew with other settings. Event: State.
 	SetMemory struct{ Memory Memory }
-	// Generate runs one turn. Events: Prompt, Progress (prefill), Step…, State; Done.Reason says why it ended.
+	// Generate runs one turn. Events: Prompt, Progress (prefill), Step…, and State, also before a Failure once the turn
+	// has begun; Done.Reason says why it ended.
 	Generate struct {
 		Text     string // a raw prompt, a story, or a chat message, as Mode says
 		Question string // Story: the question after the story; a later turn uses the question only

@@ -12,24 +12,30 @@ import (
 )
 
 // generate runs one turn. A turn that fails or is stopped while its prompt is read leaves a conversation as it was; a
-// first turn leaves it empty.
+// first turn leaves it empty. Either way the page hears what the cache holds afterwards.
 func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
-	var done proto.Done
 	if err := e.needModel(); err != nil {
-		return done, err
+		return proto.Done{}, err
 	}
 	if err := checkGenerate(g, e.tok.Vocab()); err != nil {
-		return done, err
+		return proto.Done{}, err
 	}
 	later := g.Continue && e.session.Position() > 0
 	ids, err := e.prompt(g, later)
 	if err != nil {
-		return done, err
+		return proto.Done{}, err
 	}
 	if !later {
 		e.session.Reset()
 	}
 	e.prefill, e.decode = rate{}, rate{}
+	done, err := e.turn(j, g, ids)
+	e.send(j.id, e.state())
+	return done, err
+}
+
+// turn reads a prompt and answers it.
+func (e *engine) turn(j job, g proto.Generate, ids []int32) (done proto.Done, err error) {
 	if err := e.read(j, ids); err != nil {
 		return done, err
 	}
@@ -39,7 +45,6 @@ func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
 	}
 	done.Reason, err = a.run(j.ctx, sample.New(params(g.Sampling)))
 	done.Tokens = uint32(a.steps)
-	e.send(j.id, e.state())
 	return done, err
 }
 

@@ -9,8 +9,10 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"kvlens/cache"
 	"kvlens/wasm/proto"
 	"kvlens/wasm/step"
 )
@@ -150,4 +152,62 @@ func TestListAndDelete(t *testing.T) {
 		t.Errorf("after deleting: %+v", o.models)
 	}
 	p.ask(proto.ListModels{Manifests: make([]string, maxManifests+1)}).fails(proto.CodeBadRequest, "manifests")
+}
+
+// TestFailedTurnTellsTheState: a first turn that does not fit has emptied the cache, and the page hears so.
+func TestFailedTurnTellsTheState(t *testing.T) {
+	p := opened(t, hooks{})
+	fits := p.ask(proto.SetMemory{Memory: proto.Memory{Cap: 90 << 10}}).ok().state.Room
+	p.ask(ask(evening)).ok()
+	o := p.ask(proto.Generate{Text: strings.Repeat("7", int(fits)), Max: 1})
+	o.fails(proto.CodeTooLong, itoa(fits+1), itoa(fits), itoa(90<<10))
+	asked := p.ask(proto.GetState{}).ok()
+	for _, s := range []proto.State{o.state, asked.state} {
+		if s.Stored != 0 || s.Position != 0 || s.Room != fits {
+			t.Errorf("after the turn the page hears %+v", s)
+		}
+	}
+}
+
+// TestNoSession: where not even the former cache can be had again, the model goes, and opening one works.
+func TestNoSession(t *testing.T) {
+	var full atomic.Bool
+	p := opened(t, hooks{backend: func(b step.Backend) step.Backend {
+		return &watched{Backend: b, refuse: func(cache.Kind, int64) bool { return full.Load() }}
+	}})
+	for _, m := range []proto.Memory{{}, {Cap: 1 << 20}} {
+		full.Store(true)
+		p.ask(proto.SetMemory{Memory: m}).fails(proto.CodeMemory)
+		p.ask(ask(evening)).fails(proto.CodeBadRequest, "model")
+		if s := p.ask(proto.GetState{}).ok().state; s.Cap != 0 {
+			t.Errorf("without a model the state is %+v", s)
+		}
+		full.Store(false)
+		p.ask(proto.Open{Manifest: builtIn}).ok()
+		if o := p.ask(ask(evening)).ok(); o.text() != " a sandwich." {
+			t.Errorf("after opening again the answer is %q", o.text())
+		}
+	}
+}
+
+// TestPanicWhileStopping: Stop does not hide a defect of ours, after which the model is gone.
+func TestPanicWhileStopping(t *testing.T) {
+	g := newGate()
+	p := opened(t, hooks{backend: func(b step.Backend) step.Backend {
+		return &watched{Backend: b, run: func(_ *step.Args, op int) {
+			if op == 9 {
+				g.pass()
+				panic("ouch")
+			}
+		}}
+	}})
+	p.last++
+	p.send(p.last, ask(evening))
+	<-g.reached
+	p.send(1000, proto.Stop{Target: p.last})
+	p.wait(p.last, func(e event) {
+		if e.id == 1000 {
+			close(g.open)
+		}
+	}).fails(proto.CodeInternal)
 }

@@ -7,6 +7,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -167,10 +168,12 @@ func (e *engine) work() {
 		sleep := e.Awake()
 		done, err := e.run(j)
 		sleep()
+		e.state() // what GetState tells from now on, also of a request that failed
 		var end proto.Event = done
+		var own proto.Failure // what the engine itself found wrong does not come from Stop
 		switch {
 		case err == nil:
-		case j.ctx.Err() != nil:
+		case j.ctx.Err() != nil && !errors.As(err, &own):
 			end = proto.Done{Reason: proto.ReasonStopped, Tokens: done.Tokens}
 		default:
 			end = failure(op(j.req), err)

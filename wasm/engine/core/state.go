@@ -53,14 +53,12 @@ func (e *engine) ledger() []proto.LedgerRow {
 }
 
 // newSession replaces the session. The old arena goes before the new one comes, so that the two never stand side by
-// side; if the new one cannot be had, the old settings are set up again.
+// side; if the new one cannot be had, the old settings are set up again. If they cannot be had either, the model goes,
+// so that the page can open one.
 func (e *engine) newSession(m proto.Memory) error {
-	old := e.memory
 	err := e.makeSession(m)
-	if err != nil && e.session == nil && m != old {
-		if again := e.makeSession(old); again != nil {
-			return again
-		}
+	if err != nil && e.makeSession(e.memory) != nil {
+		e.close()
 	}
 	return err
 }

@@ -107,9 +107,9 @@ func TestRawAndForced(t *testing.T) {
 // watched is a backend that shows every run of operations, and what is read, to the test.
 type watched struct {
 	step.Backend
-	limit int64 // of one allocation, 0 for none
-	run   func(a *step.Args, op int)
-	read  func(dst []byte)
+	refuse func(kind cache.Kind, size int64) bool // whether an allocation fails
+	run    func(a *step.Args, op int)
+	read   func(dst []byte)
 }
 
 func (w *watched) Compile(p *step.Program) (step.Exec, error) {
@@ -118,7 +118,7 @@ func (w *watched) Compile(p *step.Program) (step.Exec, error) {
 }
 
 func (w *watched) Alloc(kind cache.Kind, name string, size int64) (step.Buffer, error) {
-	if w.limit > 0 && size > w.limit {
+	if w.refuse != nil && w.refuse(kind, size) {
 		return 0, fmt.Errorf("alloc: %w", step.ErrMemory)
 	}
 	return w.Backend.Alloc(kind, name, size)
@@ -340,7 +340,9 @@ func TestNumbersGoneBad(t *testing.T) {
 
 // TestNotEnoughMemory: a cap that cannot be had leaves the one before.
 func TestNotEnoughMemory(t *testing.T) {
-	p := opened(t, hooks{backend: func(b step.Backend) step.Backend { return &watched{Backend: b, limit: 3 << 20} }})
+	p := opened(t, hooks{backend: func(b step.Backend) step.Backend {
+		return &watched{Backend: b, refuse: func(_ cache.Kind, size int64) bool { return size > 3<<20 }}
+	}})
 	before := p.ask(proto.SetMemory{Memory: proto.Memory{Cap: 1 << 20}}).ok().state
 	p.ask(proto.SetMemory{Memory: proto.Memory{Cap: 8 << 20}}).fails(proto.CodeMemory)
 	if after := p.ask(proto.Reset{}).ok().state; after.Cap != before.Cap || after.Room != before.Room {
