@@ -30,12 +30,18 @@ var (
 // Kernels lists every kernel, in the order in which a step runs them.
 var Kernels = []Kernel{
 	{Name: "embed", Includes: map[string][]string{"layout": layouts}},
-	{Name: "matmul", Includes: map[string][]string{"layout": layouts, "input": {"plain", "normed"}, "product": products},
-		Consts: map[string][]string{"ADD": booleans, "TILE": tiles}},
-	{Name: "qkv", Includes: map[string][]string{"layout": layouts, "sink": {"rows"}, "product": products},
-		Consts: map[string][]string{"TILE": tiles}},
-	{Name: "qkv", Includes: map[string][]string{"layout": layouts, "sink": {"slots"}, "product": products},
-		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans}},
+	{
+		Name: "matmul", Includes: map[string][]string{"layout": layouts, "input": {"plain", "normed"}, "product": products},
+		Consts: map[string][]string{"ADD": booleans, "TILE": tiles},
+	},
+	{
+		Name: "qkv", Includes: map[string][]string{"layout": layouts, "sink": {"rows"}, "product": products},
+		Consts: map[string][]string{"TILE": tiles},
+	},
+	{
+		Name: "qkv", Includes: map[string][]string{"layout": layouts, "sink": {"slots"}, "product": products},
+		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans},
+	},
 	{Name: "rope"},
 	{Name: "store", Consts: map[string][]string{"RECORDED": booleans, "KEY_F16": booleans, "VALUE_F16": booleans}},
 	{Name: "attend", Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans, "VALUE_F16": booleans}},

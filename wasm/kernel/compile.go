@@ -20,6 +20,7 @@ const maxSize = 1 << 24
 type operation struct {
 	nodes  []*node
 	stored []*node // instead of nodes for one row that is stored already
+	replay []*node // instead of nodes in the recorded step
 	kind   kind
 	layer  int
 }
@@ -32,6 +33,8 @@ const (
 	attending
 	storing
 	heading
+	mixing     // queries, keys and values
+	projecting // the attention's output
 )
 
 // Compile checks a program, compiles its kernels and allocates its scratch.
@@ -53,6 +56,12 @@ func (b *Backend) Compile(p *step.Program) (step.Exec, error) {
 		}
 		e.ops = append(e.ops, o)
 	}
+	for i, advance := range []uint32{0, 1} {
+		var list []*node
+		e.sample[i] = e.add(&list, node{
+			variant: shaders.Variant{Kernel: "sample"}, grid: func() (x, y int) { return 1, 1 },
+		}, uint32(p.Shape.Vocab), advance)
+	}
 	if err := b.lib.compile(e.variants()...); err != nil {
 		return fail("kernels", err)
 	}
@@ -69,9 +78,16 @@ func checkShape(s *step.Shape, chunk int) error {
 		name string
 		n    int
 	}{
-		{"layers", s.Layers}, {"hidden", s.Hidden}, {"heads", s.Heads}, {"KV heads", s.KVHeads},
-		{"head dimension", s.HeadDim}, {"FFN", s.FFN}, {"vocabulary", s.Vocab}, {"chunk", chunk},
-		{"query width", s.Heads * s.HeadDim}, {"key width", s.KVHeads * s.HeadDim},
+		{"layers", s.Layers},
+		{"hidden", s.Hidden},
+		{"heads", s.Heads},
+		{"KV heads", s.KVHeads},
+		{"head dimension", s.HeadDim},
+		{"FFN", s.FFN},
+		{"vocabulary", s.Vocab},
+		{"chunk", chunk},
+		{"query width", s.Heads * s.HeadDim},
+		{"key width", s.KVHeads * s.HeadDim},
 	} {
 		if c.n < 1 || c.n > maxSize {
 			return fmt.Errorf("%s is %d: want 1…%d", c.name, c.n, maxSize)
@@ -134,6 +150,7 @@ func (e *exec) operation(op step.Op) (*operation, error) {
 	case step.Store:
 		out := &operation{kind: storing, layer: o.Layer}
 		e.store(&out.nodes, o.Layer, false)
+		e.store(&out.replay, o.Layer, true)
 		return out, e.checkLayer(o.Layer)
 	case step.Project:
 		in := map[step.Name]int{step.A: s.Heads * s.HeadDim, step.F: s.FFN}[o.In]
@@ -141,9 +158,14 @@ func (e *exec) operation(op step.Op) (*operation, error) {
 			return nil, fmt.Errorf("input %d is neither A nor F", o.In)
 		}
 		out := &operation{}
-		return out, e.matmul(&out.nodes, o.W, s.Hidden, in, product{
+		err := e.matmul(&out.nodes, o.W, s.Hidden, in, product{
 			x: o.In, y: step.X, add: true, count: wordRows, from: wordZero, to: wordFrom, stride: s.Hidden,
 		})
+		if err == nil && o.In == step.A {
+			out.kind = projecting
+			err = e.output(&out.replay, o.W)
+		}
+		return out, err
 	case step.GateUp:
 		return e.gateUp(o)
 	case step.Norm:
@@ -258,7 +280,7 @@ func (e *exec) qkv(o step.QKV) (*operation, error) {
 	}
 	s := &e.shape
 	rows := (s.Heads + 2*s.KVHeads) * s.HeadDim
-	out := &operation{layer: o.Layer}
+	out := &operation{kind: mixing, layer: o.Layer}
 	w, layout, ok := e.whole(o.W, rows)
 	if !ok {
 		if err := e.stack(&out.nodes, o.W, o.Norm, rows); err != nil {
@@ -285,7 +307,7 @@ func (e *exec) qkv(o step.QKV) (*operation, error) {
 	}
 	fused(&out.nodes, "rows", true, false)
 	if !s.Neox {
-		fused(&out.stored, "slots", false, true)
+		fused(&out.replay, "slots", false, true)
 	}
 	return out, nil
 }
@@ -342,6 +364,26 @@ func (e *exec) attend(layer int) *operation {
 		threads: func(int) int { return s.Heads * s.HeadDim },
 	}, uint32(s.Heads), uint32(s.HeadDim))
 	return out
+}
+
+// output is the output projection of the recorded step, which adds up the parts of attention.
+func (e *exec) output(to *[]*node, t step.Tensor) error {
+	s := &e.shape
+	parts, err := e.b.weights(t, s.Hidden, s.Heads*s.HeadDim)
+	if err != nil || len(parts) != 1 {
+		return err // without a node of its own, the step falls back on reduce and matmul
+	}
+	file, lanes := e.product()
+	w := parts[0]
+	e.add(to, node{
+		variant: shaders.Variant{
+			Kernel: "output", Includes: map[string]string{"layout": layoutNames[t.Layout], "product": file},
+			Consts: map[string]string{"SPLITS": strconv.Itoa(e.splits()) + "u"},
+		},
+		codes: w.codes, scales: w.scales, y: step.X,
+		threads: func(int) int { return w.rows * lanes },
+	}, uint32(w.rows), uint32(t.Cols), w.codesAt, w.scalesAt, uint32(s.Heads), uint32(s.HeadDim))
+	return nil
 }
 
 func (e *exec) splits() int {

@@ -24,6 +24,7 @@ type exec struct {
 	chunk     int
 	ops       []*operation
 	nodes     []*node
+	sample    [2]*node // from logits that are there, and after a step
 	positions int
 	ropeAt    gpu.Binding
 
@@ -37,7 +38,7 @@ type exec struct {
 	rows, logitRows int // what X, K, V and Logits have room for
 
 	sessions map[step.Buffer]*session // by arena; 0 is of runs without a cache
-	rec      *recorder
+	answer   *answer
 }
 
 func newExec(b *Backend, p *step.Program) *exec {
@@ -154,7 +155,7 @@ func (e *exec) Close() {
 	if !e.b.execs[e] {
 		return
 	}
-	e.end()
+	e.End()
 	for arena := range e.sessions {
 		e.leave(arena)
 	}
@@ -171,24 +172,22 @@ func (e *exec) leave(arena step.Buffer) {
 	if s == nil {
 		return
 	}
-	if e.rec != nil && e.rec.session == s {
-		e.end()
-	}
+	e.endOn(s)
+	e.unrecord(s)
 	delete(e.sessions, arena)
 	for _, m := range []*memory{s.mem, s.scores, s.parts} {
 		e.b.release(m)
 	}
 }
 
-// forget drops the groups and the recording that bind a buffer which is about to go.
+// forget drops the groups and recordings that bind a buffer which is about to go.
 func (e *exec) forget(buf gpu.Buffer) {
 	for _, n := range e.nodes {
 		for key, g := range n.groups {
 			if slices.Contains(g.buffers, buf) {
+				e.endOn(key.session)
+				e.unrecord(key.session)
 				delete(n.groups, key)
-				if e.rec != nil && e.rec.session == key.session {
-					e.end()
-				}
 			}
 		}
 	}

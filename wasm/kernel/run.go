@@ -28,11 +28,11 @@ func (e *exec) Run(ctx context.Context, a *step.Args, from, to int) error {
 	if err := e.check(a, e.ops[from:to]); err != nil {
 		return err
 	}
-	e.end()
 	s, err := e.session(a)
 	if err != nil {
 		return err
 	}
+	e.endOn(s)
 	if err := e.prepare(s, a, e.ops[from:to]); err != nil {
 		return err
 	}
@@ -233,11 +233,11 @@ func (e *exec) AttentionRow(a *step.Args, layer, row int, out [][]float32) error
 	if row < 0 || row >= e.chunk || len(out) != e.shape.Heads || layer < 0 || layer >= e.shape.Layers {
 		return failed("attention row %d of %d in layer %d, for %d of %d heads", row, e.chunk, layer, len(out), e.shape.Heads)
 	}
-	e.end()
 	s, err := e.session(a)
 	if err != nil {
 		return err
 	}
+	e.endOn(s)
 	var score *node
 	for _, o := range e.ops {
 		if o.kind == attending && o.layer == layer {

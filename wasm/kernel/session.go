@@ -64,6 +64,7 @@ type session struct {
 	pages [3]int   // rows of the tables: key, value and position pages
 
 	scores, parts *memory
+	recorded      [2]gpu.Recording // a choice from logits that are there, and a whole step
 }
 
 // session finds or makes the session of a run.

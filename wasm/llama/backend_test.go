@@ -10,9 +10,14 @@ import (
 	"kvlens/wasm/step"
 )
 
-// newBackend is the reference path natively, and in a browser the CPU path with float activations: the same tests hold
-// both to the oracle.
-func newBackend(_ testing.TB, led *cache.Ledger) step.Backend { return ref.New(led) }
+// newBackend is the reference path natively, in a browser the CPU path with float activations, and WebGPU where the
+// tests run on it: the same tests hold all to the oracle.
+func newBackend(t testing.TB, led *cache.Ledger) step.Backend {
+	if onGPU {
+		return gpuBackend(t, led)
+	}
+	return ref.New(led)
+}
 
 // longest is the number of tokens of the longest prompt that is tried.
 const longest = 1 << 20

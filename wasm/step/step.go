@@ -162,3 +162,55 @@ type Backend interface {
 	Compile(p *Program) (Exec, error)
 	Close() error
 }
+
+// Sampling are the settings of a token's choice, with the meaning that package sample gives them.
+type Sampling struct {
+	Temperature, TopP, MinP, Repeat float32
+	TopK                            int
+	Random                          uint64 // state of the generator
+}
+
+// Answer is what a Stepper works on.
+type Answer struct {
+	Cache   *cache.Cache
+	Arena   Buffer
+	Pos     int   // of the next token
+	Pending int32 // the token at Pos if it is known; −1: it is chosen from row 0 of Logits
+	Sampling
+	Stop   []int32 // ids that end the answer; at most MaxStops
+	Recent []int32 // what the repetition penalty applies to, latest last; those that are chosen join
+}
+
+const (
+	// MaxStops is the largest number of stop ids of an Answer.
+	MaxStops = 16
+	// InFlight is how many steps may be submitted and not waited for.
+	InFlight = 4
+	// RecentTokens is how many tokens the repetition penalty looks back.
+	RecentTokens = 64
+)
+
+// Choice is one token of an Answer. The probabilities are the plain softmax's.
+type Choice struct {
+	ID       int32 // −1 if the answer had ended before
+	Prob     float32
+	TopIDs   [5]int32
+	TopProbs [5]float32
+}
+
+// ErrLogits is wrapped by Next where the logits hold NaN or infinity, or are all equal.
+var ErrLogits = errors.New("logits unusable")
+
+// Stepper is what an Exec offers whose decode runs without its host: each step stores the token before it, computes
+// logits and chooses the next token, which stays where the next step finds it. Steps after a stop id store nothing.
+type Stepper interface {
+	// Begin starts an answer; one that was not ended is. Grow(1, 1) comes before.
+	Begin(a *Answer) error
+	// Submit queues a step, which takes a slot in every list of the cache unless it is the first and nothing is pending.
+	// The step's choice is forced, unless that is −1. A *cache.FullError means that nothing was queued.
+	Submit(forced int32) error
+	// Next waits for the oldest step that was not waited for.
+	Next(ctx context.Context) (Choice, error)
+	// End waits for what is in flight and drops it.
+	End()
+}

@@ -29,17 +29,35 @@ func newEngine(t testing.TB, open Open, m *Model) *engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.b.Close() })
-	weights := e.upload(cache.Weights, "weights", m.Data)
+	e.exec = Load(t, e.b, m)
+	return e
+}
+
+// Load uploads a model and compiles its program.
+func Load(t testing.TB, b step.Backend, m *Model) step.Exec {
+	t.Helper()
+	upload := func(k cache.Kind, name string, data []byte) step.Buffer {
+		buf, err := b.Alloc(k, name, int64(len(data)))
+		if err == nil {
+			err = b.Upload(buf, 0, data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return buf
+	}
+	weights := upload(cache.Weights, "weights", m.Data)
 	p := m.Program
-	p.Rope = e.upload(cache.Aux, "RoPE", quant.Bytes(m.Rope))
+	p.Rope = upload(cache.Aux, "RoPE", quant.Bytes(m.Rope))
 	p.Ops = nil
 	for _, op := range m.Program.Ops {
 		p.Ops = append(p.Ops, located(op, weights))
 	}
-	if e.exec, err = e.b.Compile(&p); err != nil {
+	exec, err := b.Compile(&p)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return e
+	return exec
 }
 
 // located is an operation whose weights are in buf.
@@ -73,14 +91,6 @@ func (e *engine) must(err error) {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-}
-
-func (e *engine) upload(k cache.Kind, name string, data []byte) step.Buffer {
-	e.t.Helper()
-	buf, err := e.b.Alloc(k, name, int64(len(data)))
-	e.must(err)
-	e.must(e.b.Upload(buf, 0, data))
-	return buf
 }
 
 // read reads the first n floats of a scratch buffer.

@@ -150,9 +150,9 @@ var testMayImport = map[string][]string{
 	"wasm/chat":      {"wasm/weights"},     // so do templates
 	"wasm/ref":       {"wasm/ref/reftest"}, // one suite for all backends
 	"wasm/cpu":       {"wasm/ref/reftest"},
-	"wasm/llama":     {"wasm/simd"},        // the benchmark's ceiling
-	"wasm/gpu":       {"wasm/gpu/gputest"}, // opens devices where there are any
-	"wasm/kernel":    {"wasm/gpu/gputest", "wasm/ref", "wasm/ref/reftest"},
+	"wasm/llama":     {"wasm/simd", "wasm/gpu"}, // the benchmark's ceiling; devices
+	"wasm/gpu":       {"wasm/gpu/gputest"},      // opens devices where there are any
+	"wasm/kernel":    {"wasm/gpu/gputest", "wasm/ref", "wasm/ref/reftest", "wasm/sample"},
 }
 
 func rulesOf(name string) ([]string, bool) {

@@ -1,0 +1,34 @@
+package llama_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+
+	"kvlens/cache"
+	"kvlens/wasm/gpu"
+	"kvlens/wasm/kernel"
+	"kvlens/wasm/step"
+)
+
+// onGPU says that the tests run on WebGPU: natively with a Vulkan driver, or in a browser.
+var onGPU = os.Getenv("KVLENS_GPU") == "1"
+
+// library holds the kernels of a device that all tests share.
+var library = sync.OnceValues(func() (*kernel.Library, error) {
+	dev, err := gpu.Open(context.Background(), gpu.Options{Fallback: true})
+	if err != nil {
+		return nil, err
+	}
+	return kernel.NewLibrary(dev), nil
+})
+
+func gpuBackend(t testing.TB, led *cache.Ledger) step.Backend {
+	t.Helper()
+	lib, err := library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lib.Backend(led)
+}
