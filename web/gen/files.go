@@ -17,7 +17,8 @@ import (
 
 // Files of web/static that do not go onto the site as they are.
 var notCopied = map[string]bool{
-	"app-worker.js": true, // the template of the service worker
+	"app-worker.js":  true, // the template of the service worker
+	"screenshot.png": true, // for the README
 }
 
 // copyStatic copies the hand-written files, the SIMD module among them, and the text catalogues under web/.
