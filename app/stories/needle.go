@@ -216,3 +216,9 @@ func (w *writer) distractor(s Spec, i int) fact {
 	}
 	return w.fact(rel, split)
 }
+
+// Prompt is the text that a model goes on from to answer the question, as the built-in model was trained.
+func (n Needle) Prompt() string {
+	p := phrasesOf(n.Lang)
+	return n.Text + p.ask + n.Question + p.answer
+}

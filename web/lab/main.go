@@ -43,6 +43,7 @@ var commands = []command{
 	entry("tokenize", "the tokens of a text or prompt", tokenizeInput{}, tokenize),
 	entry("logits", "the logits after a prompt", logitsInput{Top: 10}, logits),
 	entry("generate", "an answer to a prompt", generateInput{Max: 64}, generate),
+	entry("exam", "answers to generated stories, right and wrong", examInput{Langs: "en,zh", Lengths: "256", Depths: "0,0.5,1", N: 12}, exam),
 	entry("bench", "tokens per second of prefill and decode", benchInput{Prompt: 128, Decode: 32}, bench),
 }
 

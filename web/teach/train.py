@@ -20,7 +20,7 @@ import corpus
 from model import Config, Llama, plant
 from muon import Muon
 
-STAGES = "64:2.5,128:2,256:2.5,512:3,1024:2.5,2048:1.5"
+STAGES = "64:1.2,128:1.5,256:1.8,512:2,1024:1.3,2048:0.6"
 CHINESE = 0.45
 
 # What is planted. Heads that begin at fixed distances:
