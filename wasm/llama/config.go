@@ -12,7 +12,9 @@ import (
 // far below; the tensors' true shapes are compared with the sizes afterwards.
 const maxSize = 1 << 20
 
-const maxBlocks = 512
+// Layers and head dimension have bounds of their own: the first stands for many tensors, and a table of rotations, which
+// no tensor bounds, is as wide as the second. Real models have up to 256 of either.
+const maxBlocks, maxHeadDim = 512, 4096
 
 // Config is what a model's metadata says, checked.
 type Config struct {
@@ -55,7 +57,10 @@ func readConfig(m meta) (Config, error) {
 	if c.Heads%c.KVHeads != 0 {
 		return Config{}, bad("llama.attention.head_count_kv", "%d does not divide head_count %d", c.KVHeads, c.Heads)
 	}
-	c.HeadDim = r.size("llama.attention.key_length", maxSize, c.Hidden/c.Heads)
+	c.HeadDim = r.size("llama.attention.key_length", maxHeadDim, c.Hidden/c.Heads)
+	if c.HeadDim > maxHeadDim {
+		return Config{}, bad("llama.attention.head_count", "%d heads of %d, at most %d are read", c.Heads, c.HeadDim, maxHeadDim)
+	}
 	if v := r.size("llama.attention.value_length", maxSize, c.HeadDim); r.err == nil && v != c.HeadDim {
 		return Config{}, bad("llama.attention.value_length", "%d differs from key_length %d", v, c.HeadDim)
 	}
@@ -64,12 +69,12 @@ func readConfig(m meta) (Config, error) {
 		return Config{}, bad("llama.rope.dimension_count", "%d is odd or above the head dim %d", c.RotDim, c.HeadDim)
 	}
 	c.Eps = float32(r.positive("llama.attention.layer_norm_rms_epsilon", 0))
-	if r.err == nil && c.Eps == 0 {
-		return Config{}, bad("llama.attention.layer_norm_rms_epsilon", "is too small")
+	if r.err == nil && (c.Eps == 0 || math.IsInf(float64(c.Eps), 0)) {
+		return Config{}, bad("llama.attention.layer_norm_rms_epsilon", "is no float32 above 0")
 	}
 	c.RopeBase = r.positive("llama.rope.freq_base", 10000)
 	c.RopeScale = r.ropeScale()
-	if n, ok := m.Uint("llama.expert_count"); ok && n > 0 {
+	if n, ok := m.Uint("llama.expert_count"); m.Has("llama.expert_count") && (!ok || n > 0) {
 		return Config{}, bad("llama.expert_count", "mixtures of experts are not supported")
 	}
 	return c, r.err
@@ -142,6 +147,9 @@ func (r *reader) ropeScale() float64 {
 	kind, ok := r.m.String("llama.rope.scaling.type")
 	switch {
 	case r.err != nil:
+		return 1
+	case !ok && r.m.Has("llama.rope.scaling.type"):
+		r.err = bad("llama.rope.scaling.type", "is not a string")
 		return 1
 	case !ok:
 		return r.positive("llama.rope.scale_linear", 1)

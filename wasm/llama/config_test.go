@@ -40,7 +40,17 @@ func TestHostileFiles(t *testing.T) {
 		{"llama.rope.freq_base", set("llama.rope.freq_base", float32(math.Inf(1)))},
 		{"llama.rope.scaling.type", set("llama.rope.scaling.type", "yarn")},
 		{"llama.rope.scaling.factor", set("llama.rope.scaling.type", "linear")},
+		{"llama.rope.scaling.type", set("llama.rope.scaling.type", uint32(2))},
+		{"llama.rope.scale_linear", set("llama.rope.scale_linear", "two")},
 		{"llama.expert_count", set("llama.expert_count", uint32(8))},
+		{"llama.expert_count", set("llama.expert_count", "8")},
+		{"llama.vocab_size", set("llama.vocab_size", "40")},
+		{"llama.attention.key_length", set("llama.attention.key_length", uint32(maxHeadDim+1))},
+		{"llama.attention.head_count", func(f *testFile) {
+			f.set("llama.embedding_length", uint32(2*(maxHeadDim+1)))
+			f.set("llama.attention.head_count", uint32(2))
+		}},
+		{"llama.attention.layer_norm_rms_epsilon", set("llama.attention.layer_norm_rms_epsilon", 1e300)},
 		{"llama.vocab_size", set("llama.vocab_size", uint32(41))},
 		{"tokenizer.ggml.tokens", set("tokenizer.ggml.tokens", make([]uint32, 41))},
 		{"token_embd.weight", drop("token_embd.weight")},

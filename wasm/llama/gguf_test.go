@@ -112,6 +112,9 @@ func (f *testFile) bytes() []byte {
 		case float32:
 			le(uint32(6))
 			le(v)
+		case float64:
+			le(uint32(12))
+			le(v)
 		case string:
 			le(uint32(8))
 			str(v)

@@ -270,3 +270,27 @@ func (f *failing) ReadAt(p []byte, off int64) (int, error) {
 	}
 	return f.r.ReadAt(p, off)
 }
+
+// What does not fit one buffer of the device is a matter of memory, and leaves nothing allocated.
+func TestTooLargeForTheDevice(t *testing.T) {
+	b := &limited{max: 13056 - 1} // the largest matrix has a byte more
+	led := new(cache.Ledger)
+	b.Backend = ref.New(led)
+	if _, err := Load(ctx, newTestFile().open(t), b, Options{Ledger: led}); !errors.Is(err, step.ErrMemory) {
+		t.Errorf("loading gave %v", err)
+	}
+	b.max = 17408
+	m, err := Load(ctx, newTestFile().open(t), b, Options{Ledger: led})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := led.Rows()
+	if _, err := m.NewSession(SessionOptions{Cap: 17408 + 16}); !errors.Is(err, step.ErrMemory) {
+		t.Errorf("the session gave %v", err)
+	}
+	if led.Rows() != before {
+		t.Errorf("the ledger went from %+v to %+v", before, led.Rows())
+	}
+	m.Close()
+	expectEmpty(t, led)
+}

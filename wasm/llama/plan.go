@@ -52,7 +52,7 @@ func newPlan(f *weights.File, c *Config) (*plan, error) {
 		return nil, bad("token_embd.weight", "is missing")
 	}
 	c.Vocab = emb.Rows
-	if n, ok := f.Meta.Uint("llama.vocab_size"); ok && n != uint64(c.Vocab) {
+	if n, ok := f.Meta.Uint("llama.vocab_size"); f.Meta.Has("llama.vocab_size") && (!ok || n != uint64(c.Vocab)) {
 		return nil, bad("llama.vocab_size", "%d differs from the %d rows of token_embd.weight", n, c.Vocab)
 	}
 	if c.Vocab > maxSize {
@@ -167,7 +167,8 @@ func (p *planner) norm(name string, cols int) *matrix {
 // slabAlign is the alignment of a matrix in its slab: what GPUs ask of a storage buffer's offset.
 const slabAlign = 256
 
-// place puts the matrices into as few slabs as maxBuffer allows (0: one slab) and returns the slabs' sizes in bytes.
+// place puts the matrices into as few slabs as maxBuffer allows (0: one slab) and returns the slabs' sizes in bytes. A
+// matrix that is larger than maxBuffer gives a step.ErrMemory.
 func (p *plan) place(maxBuffer int64) ([]int64, error) {
 	sizes := []int64{0}
 	for _, m := range p.all {
@@ -176,7 +177,7 @@ func (p *plan) place(maxBuffer int64) ([]int64, error) {
 		off := align(sizes[last], slabAlign)
 		if maxBuffer > 0 && off+need > maxBuffer {
 			if need > maxBuffer {
-				return nil, fmt.Errorf("llama: %s: needs %d bytes in one buffer, the device allows %d", m.from[0].Name, need, maxBuffer)
+				return nil, fmt.Errorf("%s: %w: %d bytes in one buffer, the device allows %d", m.from[0].Name, step.ErrMemory, need, maxBuffer)
 			}
 			sizes, off, last = append(sizes, 0), 0, last+1
 		}

@@ -61,7 +61,7 @@ func (m *Model) NewSession(o SessionOptions) (*Session, error) {
 		geo, size = sizeFor(geo, tokens)
 	}
 	if limit := m.backend.Info().MaxBuffer; limit > 0 && size > limit {
-		return nil, fmt.Errorf("llama: session: a cap of %d bytes is above the device's limit of %d", size, limit)
+		return nil, fmt.Errorf("llama: session: %w: a cap of %d bytes, the device allows %d", step.ErrMemory, size, limit)
 	}
 	arena, err := m.backend.Alloc(cache.Free, "arena", size)
 	if err != nil {

@@ -7,8 +7,10 @@ package tokenizer
 
 import "fmt"
 
-// Meta is what FromGGUF reads of a file's metadata; the second result says whether the key exists with that type.
+// Meta is what FromGGUF reads of a file's metadata; the second result says whether the key exists with that type, Has
+// whether it exists at all.
 type Meta interface {
+	Has(key string) bool
 	Uint(key string) (uint64, bool)
 	Bool(key string) (bool, bool)
 	String(key string) (string, bool)
@@ -59,7 +61,7 @@ var splitters = map[string]func(string) int{"smollm": nextSmolLM}
 // FromGGUF builds the tokenizer that m describes. Every error is a *FormatError. It keeps nothing of m.
 func FromGGUF(m Meta) (*Tokenizer, error) {
 	if model, ok := m.String(keyModel); !ok {
-		return nil, &FormatError{keyModel, "missing"}
+		return nil, lacking(m, keyModel)
 	} else if model != "gpt2" {
 		return nil, &FormatError{keyModel, fmt.Sprintf("kind %q is not supported, only gpt2 (byte-level BPE)", model)}
 	}
@@ -70,15 +72,18 @@ func FromGGUF(m Meta) (*Tokenizer, error) {
 	}
 	texts, ok := m.Strings(keyTokens)
 	if !ok {
-		return nil, &FormatError{keyTokens, "missing"}
+		return nil, lacking(m, keyTokens)
 	}
 	types, ok := m.Ints(keyTypes)
-	if ok && len(types) != len(texts) {
+	switch {
+	case !ok && m.Has(keyTypes):
+		return nil, lacking(m, keyTypes)
+	case ok && len(types) != len(texts):
 		return nil, &FormatError{keyTypes, fmt.Sprintf("%d entries for %d tokens", len(types), len(texts))}
 	}
 	pairs, ok := m.Strings(keyMerges)
 	if !ok {
-		return nil, &FormatError{keyMerges, "missing"}
+		return nil, lacking(m, keyMerges)
 	}
 
 	t := &Tokenizer{next: next}
@@ -101,11 +106,22 @@ func FromGGUF(m Meta) (*Tokenizer, error) {
 	return t, t.readIDs(m)
 }
 
-// readIDs reads the ids that metadata gives a role.
+// lacking says why a value cannot be had.
+func lacking(m Meta, key string) *FormatError {
+	if m.Has(key) {
+		return &FormatError{key, "of the wrong type"}
+	}
+	return &FormatError{key, "missing"}
+}
+
+// readIDs reads the ids that metadata gives a role. One that is not of the right type is refused: a model that ignores
+// where its texts begin or end gives wrong answers, not a failure.
 func (t *Tokenizer) readIDs(m Meta) error {
 	id := func(key string) (int32, error) {
 		v, ok := m.Uint(key)
 		switch {
+		case !ok && m.Has(key):
+			return -1, lacking(m, key)
 		case !ok:
 			return -1, nil
 		case v >= uint64(t.Vocab()):
@@ -117,7 +133,11 @@ func (t *Tokenizer) readIDs(m Meta) error {
 	if t.bos, err = id(keyBOS); err != nil {
 		return err
 	}
-	if t.addBOS, _ = m.Bool(keyAddBOS); t.addBOS && t.bos < 0 {
+	var ok bool
+	switch t.addBOS, ok = m.Bool(keyAddBOS); {
+	case !ok && m.Has(keyAddBOS):
+		return lacking(m, keyAddBOS)
+	case t.addBOS && t.bos < 0:
 		return &FormatError{keyAddBOS, "set, but there is no " + keyBOS}
 	}
 	end := make(map[int32]bool)

@@ -21,6 +21,7 @@ type fake map[string]any
 
 func get[T any](f fake, key string) (T, bool) { v, ok := f[key].(T); return v, ok }
 
+func (f fake) Has(k string) bool                 { _, ok := f[k]; return ok }
 func (f fake) Uint(k string) (uint64, bool)      { return get[uint64](f, k) }
 func (f fake) Bool(k string) (bool, bool)        { return get[bool](f, k) }
 func (f fake) String(k string) (string, bool)    { return get[string](f, k) }
@@ -113,6 +114,13 @@ func TestMetadata(t *testing.T) {
 		{"bos out of range", set("bos_token_id", uint64(262)), p + "bos_token_id"},
 		{"bos wanted, not given", set("add_bos_token", true), p + "add_bos_token"},
 		{"eos out of range", set("eos_token_id", uint64(1<<63)), p + "eos_token_id"},
+		{"model of another type", set("model", uint64(1)), p + "model"},
+		{"tokens of another type", set("tokens", []int64{1}), p + "tokens"},
+		{"types of another type", set("token_type", []string{"a"}), p + "token_type"},
+		{"merges of another type", set("merges", []int64{1}), p + "merges"},
+		{"bos of another type", set("bos_token_id", "1"), p + "bos_token_id"},
+		{"eos of another type", set("eos_token_id", "1"), p + "eos_token_id"},
+		{"bos wanted by another type", set("bos_token_id", uint64(261), "add_bos_token", uint64(1)), p + "add_bos_token"},
 		{"eot out of range", set("eot_token_id", uint64(999)), p + "eot_token_id"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
