@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 )
 
 func TestPipe(t *testing.T) {
@@ -53,4 +54,22 @@ func TestPopEndsWithItsContext(t *testing.T) {
 	if _, err := NewQueue[int]().Pop(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestEveryReaderHearsTheEnd: the end of a queue wakes all who wait, not one of them.
+func TestEveryReaderHearsTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue[int]()
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if _, err := q.Pop(t.Context()); !errors.Is(err, ErrClosed) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		synctest.Wait() // all wait
+		q.Fail(ErrClosed)
+		wg.Wait()
+	})
 }
