@@ -5,7 +5,7 @@
 //
 //	go run ./web/e2e/worker [-run REGEXP] [-bench REGEXP] [-webgpu] [-nosimd] [-timeout 10m] [PACKAGES]
 //
-// Without packages it runs those that the browser's worker is made of. Files below /tmp are in memory there.
+// Without packages it runs those that the browser's worker is made of. Temporary files are in memory there.
 // The exit code is 0 if all passed. Without Chromium it prints SKIPPED and why, and fails only where CI=true.
 package main
 
