@@ -5,13 +5,14 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PREFIX ?=
 DOMAIN ?= localhost
 DIST   ?= web/dist
+TEACH  ?= .tools/teach
 SMOLLM := web/models/smollm2-135m-instruct/manifest.json
 JS     := GOOS=js GOARCH=wasm CGO_ENABLED=0
 # The software Vulkan driver, so that level 1 is the same on every machine.
 LAVAPIPE ?= /usr/share/vulkan/icd.d/lvp_icd.$(shell uname -m).json
 
 .DEFAULT_GOAL := help
-.PHONY: help run site serve model test test-go test-gpu test-web e2e check bench size clean
+.PHONY: help run site serve model test test-go test-gpu test-web e2e check bench size train clean
 
 help:                ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "%-10s %s\n", $$1, $$2}'
@@ -68,6 +69,15 @@ bench: model         ## print speeds, natively and in Chromium, and against wlla
 
 size:                ## fail when a program is larger than its budget (2.5 and 1.8 MB with gzip)
 	go run ./web/gen -out $(DIST) -prefix "$(PREFIX)" -budget
+
+train:               ## train the built-in model on the CPU (hours; stop and go on as you like), measure and export it in TEACH
+	test -x $(TEACH)/venv/bin/python || python3 -m venv $(TEACH)/venv
+	$(TEACH)/venv/bin/pip install -q -r web/teach/requirements.txt
+	go build -o $(TEACH)/stories ./web/lab/stories
+	$(TEACH)/venv/bin/python -B web/teach/train.py --stories $(TEACH)/stories --out $(TEACH)/run
+	$(TEACH)/venv/bin/python -B web/teach/export.py --run $(TEACH)/run --out $(TEACH)/model
+	go run ./web/lab exam $(TEACH)/model/teach.json -backend cpu -lengths 128,512,1024 -n 23 -heads > $(TEACH)/exam.json
+	$(TEACH)/venv/bin/python -B web/teach/evaluate.py --stories $(TEACH)/stories --run $(TEACH)/run
 
 clean:               ## remove what the other targets made, except fetched models
 	rm -rf $(DIST) $(DIST).new web/e2e/out .tools
