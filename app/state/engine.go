@@ -18,6 +18,8 @@ func engineEvent(m Model, e Event) (Model, []Effect) {
 		if n := len(m.Turns); n > 0 && e.DecodeRate+e.PrefillRate > 0 {
 			m = m.withTurn(func(t *Turn) { t.Rates = Rates{e.PrefillRate, e.DecodeRate} })
 		}
+	case Moved:
+		return moved(m, e), nil
 	case Listed:
 		return listed(m, e), nil
 	case Ended:
@@ -92,6 +94,17 @@ func hasMode(modes []uint8, mode proto.PromptMode) bool {
 		}
 	}
 	return false
+}
+
+// moved tells the reader that the backend was lost, and what the model runs on now.
+func moved(m Model, e Moved) Model {
+	if !m.HasOpened {
+		return m
+	}
+	m.Opened.Backend, m.Opened.BackendDetail, m.Opened.BackendWhy = e.Backend, e.BackendDetail, e.BackendWhy
+	m.Work = Work{News: e.Now}
+	m.Notices = []Notice{{Key: "notice.moved"}}
+	return m
 }
 
 func prompted(m Model, e Prompted) Model {

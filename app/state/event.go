@@ -84,6 +84,11 @@ type (
 	}
 	// Measured brings the session's state.
 	Measured struct{ proto.State }
+	// Moved says that the engine had to set its backend up anew.
+	Moved struct {
+		proto.Moved
+		Now float64
+	}
 	// Listed brings what is stored.
 	Listed struct{ proto.Models }
 	// Ended ends a turn.
@@ -116,6 +121,7 @@ func (Opened) event()      {}
 func (Prompted) event()    {}
 func (Stepped) event()     {}
 func (Measured) event()    {}
+func (Moved) event()       {}
 func (Listed) event()      {}
 func (Ended) event()       {}
 func (Failed) event()      {}

@@ -94,6 +94,19 @@ func TestOpeningAModelSetsItsModeAndAsksWhatIsStored(t *testing.T) {
 	}
 }
 
+func TestABackendThatWasLostIsTold(t *testing.T) {
+	m, _ := play(t, ready(t), Run{Now: 5}, Moved{proto.Moved{Backend: "webgpu", BackendDetail: "a", BackendWhy: proto.WhyTested}, 6})
+	if m.Opened.Backend != "webgpu" || m.Opened.BackendWhy != proto.WhyTested || m.Phase != Prefill || len(m.Turns) != 1 {
+		t.Errorf("model: %+v", m)
+	}
+	if want := []Notice{{Key: "notice.moved"}}; !reflect.DeepEqual(m.Notices, want) {
+		t.Errorf("notices %+v, want %+v", m.Notices, want)
+	}
+	if m, _ = play(t, New(), Moved{}); len(m.Notices) != 0 {
+		t.Error("a page without a model is told of its backend")
+	}
+}
+
 func TestATurnOfAStory(t *testing.T) {
 	m, effects := play(t, ready(t), Run{Now: 5})
 	g, ok := effects[0].(Generate)

@@ -50,7 +50,7 @@ func Snapshot(m Model) []byte {
 }
 
 var (
-	stageNames  = [...]string{"store", "fetch", "verify", "load", "tokenizer", "selftest", "prefill"}
+	stageNames  = [...]string{"store", "fetch", "verify", "load", "tokenizer", "selftest", "prefill", "restore"}
 	reasonNames = [...]string{"none", "stop-id", "stop-text", "max", "stopped", "full"}
 	modeNames   = [...]string{"raw", "story", "chat"}
 )

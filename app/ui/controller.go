@@ -236,6 +236,8 @@ func (c *controller) hear(in incoming) (hot bool) {
 		c.reduce(state.Prompted{Prompt: e, Now: now})
 	case proto.State:
 		c.reduce(state.Measured{State: e})
+	case proto.Moved:
+		c.reduce(state.Moved{Moved: e, Now: now})
 	case proto.Models:
 		c.reduce(state.Listed{Models: e})
 	case proto.Done:

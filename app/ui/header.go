@@ -1,9 +1,12 @@
 package ui
 
 import (
+	"slices"
+
 	"github.com/maxence-charriere/go-app/v10/pkg/app"
 
 	"kvlens/app/state"
+	"kvlens/wasm/proto"
 )
 
 // header holds the name, what runs and where, and the settings of the page itself.
@@ -101,8 +104,6 @@ func known(backend string) string {
 	return "other"
 }
 
-var whys = map[string]bool{"asked": true, "no-webgpu": true, "no-adapter": true, "software": true, "not-yet": true}
-
 // why explains the backend.
 func (h *header) why() app.UI {
 	c := h.C
@@ -112,7 +113,7 @@ func (h *header) why() app.UI {
 		body = append(body, app.P().Text(c.t("why.wait")))
 	} else {
 		body = append(body, app.P().Text(c.t("why.backend."+known(h.Backend))))
-		if whys[h.Why] {
+		if slices.Contains(proto.Whys, h.Why) {
 			body = append(body, app.P().Text(c.t("why."+h.Why)))
 		}
 		if h.Detail != "" {

@@ -1,6 +1,8 @@
 package ui
 
 import (
+	"slices"
+
 	"github.com/maxence-charriere/go-app/v10/pkg/app"
 
 	"kvlens/app/engineclient"
@@ -92,7 +94,7 @@ func (c *controller) problem() app.UI {
 	}
 	return named(app.Div(), "problem").Class("problem").Role("alert").DataSet("code", name).Body(
 		app.P().Body(app.Strong().Text(c.t("problem."+name, c.problemArgs(p)...))),
-		app.P().Class("small").Text(c.t("problem."+name+".hint", c.problemArgs(p)...)),
+		app.P().Class("small").Text(c.reason(p)+c.t("problem."+name+".hint", c.problemArgs(p)...)),
 		app.Div().Class("row").Body(
 			named(app.Button(), "problem-action").Type("button").Class("primary").Text(c.t("act."+p.Action.String())).
 				OnClick(func(app.Context, app.Event) { c.send(state.Act{Now: c.host.Now()}) }),
@@ -101,6 +103,14 @@ func (c *controller) problem() app.UI {
 		),
 		app.Div().Body(details...),
 	)
+}
+
+// reason says why a backend is not available, before what can be done about it.
+func (c *controller) reason(p *state.Problem) string {
+	if p.Code != proto.CodeBackend || len(p.Args) < 2 || !slices.Contains(proto.Whys, p.Args[1]) {
+		return ""
+	}
+	return c.t("why."+p.Args[1]) + c.t("sentence.separator")
 }
 
 // problemArgs are a problem's numbers under the names that the catalogue uses.

@@ -7,6 +7,7 @@ import (
 	"github.com/maxence-charriere/go-app/v10/pkg/app"
 
 	"kvlens/app/state"
+	"kvlens/wasm/proto"
 )
 
 // status is the line at the foot: what goes on, how the memory grew, how fast it is.
@@ -26,7 +27,7 @@ func (c *controller) status() app.UI {
 	m := c.model
 	s := &status{C: c, Lang: m.Lang, Quiet: m.Work.Quiet > 0, Used: m.Memory.Used(), Cap: m.Memory.Cap}
 	switch {
-	case m.Busy() && m.Phase != state.Answering && m.Phase != state.Stopping:
+	case m.Busy() && (m.Work.Stage == proto.StageRestore || m.Phase != state.Answering && m.Phase != state.Stopping):
 		s.What = c.stage()
 	case m.Work.Quiet > 0:
 		s.What = c.t("stage.quiet", "n", int(m.Work.Quiet/1000))

@@ -25,7 +25,7 @@ func main() {
 	err := core.Serve(ctx, conn, core.Config{
 		Build:    build,
 		Store:    weights.Browser(ctx),
-		Backend:  backend,
+		Backend:  backends.Choose,
 		Yield:    jsutil.Yield,
 		Awake:    jsutil.Awake,
 		Reserved: jsutil.MemoryBytes,

@@ -170,6 +170,12 @@ func (m *Done) fields(w *wire) {
 	w.u32(&m.Tokens)
 }
 
+func (m *Moved) fields(w *wire) {
+	w.text(&m.Backend)
+	w.text(&m.BackendDetail)
+	w.text(&m.BackendWhy)
+}
+
 func (m *Failure) fields(w *wire) {
 	w.u16((*uint16)(&m.Code))
 	w.text(&m.Op)

@@ -27,6 +27,7 @@ const (
 	KindModels   Kind = 69
 	KindDone     Kind = 70
 	KindFailure  Kind = 71
+	KindMoved    Kind = 72
 )
 
 // Message is anything that travels in a packet. Messages are plain values, not pointers.
@@ -63,6 +64,7 @@ func (State) Kind() Kind    { return KindState }
 func (Models) Kind() Kind   { return KindModels }
 func (Done) Kind() Kind     { return KindDone }
 func (Failure) Kind() Kind  { return KindFailure }
+func (Moved) Kind() Kind    { return KindMoved }
 
 func (Hello) request()       {}
 func (Open) request()        {}
@@ -84,6 +86,7 @@ func (State) event()    {}
 func (Models) event()   {}
 func (Done) event()     {}
 func (Failure) event()  {}
+func (Moved) event()    {}
 
 // Error makes a Failure an error, so that it can travel through Go code as it is.
 func (f Failure) Error() string { return fmt.Sprintf("%s: %s (code %d)", f.Op, f.Msg, f.Code) }
@@ -108,4 +111,5 @@ var codecs = map[Kind]codec{
 	KindModels:      codecOf[Models](),
 	KindDone:        codecOf[Done](),
 	KindFailure:     codecOf[Failure](),
+	KindMoved:       codecOf[Moved](),
 }

@@ -5,7 +5,7 @@
 package proto
 
 // Version changes with every change of the packets. Both sides must also be of one build.
-const Version = 1
+const Version = 2
 
 // Requests, page → engine.
 type (
@@ -18,7 +18,7 @@ type (
 	// life; another model or backend means another worker.
 	Open struct {
 		Manifest string // URL of the model's manifest, same origin unless the reader typed it
-		Backend  string // "", "cpu", "ref" (or "webgpu" when there is one)
+		Backend  string // "" for whichever is best, "webgpu", "cpu" or "ref"
 		Memory   Memory
 		Float    bool // f32 activations on the CPU path instead of integers
 	}
@@ -28,10 +28,10 @@ type (
 		Recipe string // "full"
 		F32    bool   // f32 pages instead of f16
 	}
-	// SetMemory makes the session anew with other settings. Event: State.
+	// SetMemory makes the session anew with other settings. Events: State; Moved as above.
 	SetMemory struct{ Memory Memory }
-	// Generate runs one turn. Events: Prompt, Progress (prefill), Step…, and State, also before a Failure once the turn
-	// has begun; Done.Reason says why it ended.
+	// Generate runs one turn. Events: Prompt, Progress (prefill), Step…, Moved where the backend had to be set up anew,
+	// and State, also before a Failure once the turn has begun; Done.Reason says why it ended.
 	Generate struct {
 		Text     string // a raw prompt, a story, or a chat message, as Mode says
 		Question string // Story: the question after the story; a later turn uses the question only
@@ -61,14 +61,27 @@ type (
 	DeleteModel struct{ Manifest string }
 )
 
-// The reasons of Opened.BackendWhy: codes that the page words.
+// The reasons of Opened.BackendWhy and Moved.BackendWhy: codes that the page words.
 const (
 	WhyAsked     = "asked"      // the reader asked for this backend
+	WhyTested    = "tested"     // there is a graphics adapter, and its kernels give what the reference path gives
+	WhyRace      = "race"       // a race of a few tokens decided, as it does for small models
+	WhyNoBuild   = "no-build"   // the part of this build that reaches the adapter is not there
 	WhyNoWebGPU  = "no-webgpu"  // the browser has no WebGPU
 	WhyNoAdapter = "no-adapter" // it has, but no graphics adapter behind it
 	WhySoftware  = "software"   // the adapter is a program, slower than the CPU path
-	WhyNotYet    = "not-yet"    // this build has no GPU path
+	WhySilent    = "silent"     // the browser did not answer in time
+	WhyNoDevice  = "no-device"  // there is an adapter, but it gave no device
+	WhySelfTest  = "self-test"  // the kernels do not run on it, or give other numbers than the reference path
+	WhyMemory    = "memory"     // the adapter has not enough memory for the model
+	WhyLost      = "lost"       // the adapter was taken away and could not be had again
 )
+
+// Whys are all reasons.
+var Whys = []string{
+	WhyAsked, WhyTested, WhyRace, WhyNoBuild, WhyNoWebGPU, WhyNoAdapter, WhySoftware, WhySilent, WhyNoDevice, WhySelfTest,
+	WhyMemory, WhyLost,
+}
 
 // PromptMode says how text becomes a prompt.
 type PromptMode uint8
@@ -149,6 +162,9 @@ type (
 		Kind                     uint8 // cache.Kind
 		Logical, Allocated, Peak uint64
 	}
+	// Moved says that the backend was lost with all its memory, and that the conversation goes on where it was, on
+	// another one or on the same again.
+	Moved struct{ Backend, BackendDetail, BackendWhy string }
 	// State is the session between turns.
 	State struct {
 		Stored, Position, Room, Context uint32 // tokens
@@ -188,6 +204,7 @@ const (
 	StageTokenizer
 	StageSelfTest
 	StagePrefill
+	StageRestore // setting up a lost backend anew, and reading the conversation again
 )
 
 // Phase of a Step.
@@ -229,4 +246,5 @@ const (
 	CodeBadRequest                 // a value out of range: Args = field
 	CodeEmpty                      // nothing to say: the prompt is empty
 	CodeDead                       // the worker died (made by the client)
+	CodeLost                       // the graphics processor was taken away, and nothing could take its place
 )

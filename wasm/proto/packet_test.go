@@ -62,6 +62,24 @@ func TestEveryFieldTravels(t *testing.T) {
 	}
 }
 
+// TestLongColumns: a list may fill its packet to the end but for what must follow it.
+func TestLongColumns(t *testing.T) {
+	const n = 1000
+	for _, want := range []Message{
+		DeleteModel{Manifest: strings.Repeat("x", n)},
+		ListModels{Manifests: make([]string, n)},
+		Step{Rows: make([]uint8, n)},
+		Step{TopIDs: make([]uint32, n)},
+		Step{Gold: make([]float32, n)},
+		State{Ledger: make([]LedgerRow, n)},
+		Models{Stored: make([]uint64, n)},
+	} {
+		if _, got, err := Decode(Encode(1, want)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%T: %v", want, err)
+		}
+	}
+}
+
 // TestLayout fixes the layout by hand: kind, id, then the fields in order, little-endian, lists with their count first.
 func TestLayout(t *testing.T) {
 	got := Encode(9, Failure{Code: CodeTooLong, Op: "a", Msg: "é", Args: []string{"7", ""}})

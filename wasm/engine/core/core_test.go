@@ -57,9 +57,9 @@ func newPage(t *testing.T, h hooks) *page {
 	wg.Go(func() {
 		_ = Serve(context.Background(), theirs, Config{
 			Build: build, Store: weights.NewStore(weights.NewMemoryFS(), files{}), Yield: h.yield,
-			Backend: func(_ context.Context, name string, _ bool, led *cache.Ledger) (step.Backend, string, error) {
+			Backend: func(_ context.Context, w Wish, led *cache.Ledger) (step.Backend, string, error) {
 				p.led = led
-				if name == "webgpu" {
+				if w.Backend == "webgpu" {
 					return nil, "", proto.Failure{Code: proto.CodeBackend}
 				}
 				b := ref.New(led)

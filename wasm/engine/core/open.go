@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"kvlens/cache"
 	"kvlens/wasm/llama"
@@ -49,7 +50,8 @@ func (e *engine) open(j job, o proto.Open) (err error) {
 	}
 	runtime.GC() // what reading the vocabulary left behind is used again, before the weights take new memory
 
-	backend, why, err := e.Backend(j.ctx, o.Backend, o.Float, &e.led)
+	tell(proto.Progress{Stage: proto.StageSelfTest})
+	backend, why, err := e.Backend(j.ctx, Wish{o.Backend, o.Float, types(f)}, &e.led)
 	if err != nil {
 		return err
 	}
@@ -115,6 +117,17 @@ func (e *engine) describe(f *weights.File, why string) proto.Opened {
 		o.Params += uint64(t.Rows) * uint64(t.Cols)
 	}
 	return o
+}
+
+// types are the types of a file's weights.
+func types(f *weights.File) []quant.Type {
+	var list []quant.Type
+	for _, t := range f.Tensors {
+		if !slices.Contains(list, t.Type) {
+			list = append(list, t.Type)
+		}
+	}
+	return list
 }
 
 // fileType is the type that most of a file's bytes have.

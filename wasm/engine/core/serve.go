@@ -15,6 +15,7 @@ import (
 	"kvlens/cache"
 	"kvlens/wasm/llama"
 	"kvlens/wasm/proto"
+	"kvlens/wasm/quant"
 	"kvlens/wasm/step"
 	"kvlens/wasm/tokenizer"
 	"kvlens/wasm/weights"
@@ -24,14 +25,21 @@ import (
 type Config struct {
 	Build string // must be the page's
 	Store *weights.Store
-	// Backend makes the backend that was asked for ("" for whichever is best) and says why it is this one.
-	Backend func(ctx context.Context, name string, float bool, led *cache.Ledger) (b step.Backend, why string, err error)
+	// Backend makes the backend that is wished for and says why it is this one.
+	Backend func(ctx context.Context, w Wish, led *cache.Ledger) (b step.Backend, why string, err error)
 	// Yield gives way to the event loop; nil where goroutines run side by side.
 	Yield func()
 	// Awake keeps the machine from putting the engine to sleep until the result is called; nil where nothing does.
 	Awake func() (done func())
 	// Reserved is the size of the WASM memory, nil where there is none.
 	Reserved func() uint64
+}
+
+// Wish says what a backend is for.
+type Wish struct {
+	Backend string       // name, "" for whichever is best
+	Float   bool         // f32 activations on the CPU path
+	Types   []quant.Type // of the model's weights, each once
 }
 
 // engine serves one connection.

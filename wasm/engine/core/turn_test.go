@@ -42,7 +42,7 @@ func askOn(question string) proto.Generate {
 func TestStory(t *testing.T) {
 	p := newPage(t, hooks{})
 	o := p.ask(proto.Open{Manifest: builtIn, Backend: "ref"}).ok()
-	if want := []proto.Stage{proto.StageStore, proto.StageFetch, proto.StageTokenizer, proto.StageLoad}; !slices.Equal(o.stages, want) {
+	if want := []proto.Stage{proto.StageStore, proto.StageFetch, proto.StageTokenizer, proto.StageSelfTest, proto.StageLoad}; !slices.Equal(o.stages, want) {
 		t.Errorf("the stages of opening were %d, want %d", o.stages, want)
 	}
 	m := o.opened

@@ -1,0 +1,129 @@
+// Package choose finds the backend that a model runs on: WebGPU where there is a real adapter whose kernels give what
+// the reference path gives, else the CPU path, with the reason.
+package choose
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"kvlens/cache"
+	"kvlens/wasm/engine/core"
+	"kvlens/wasm/gpu"
+	"kvlens/wasm/kernel"
+	"kvlens/wasm/proto"
+	"kvlens/wasm/ref"
+	"kvlens/wasm/step"
+)
+
+// Chooser is where backends come from.
+type Chooser struct {
+	Open func(context.Context, gpu.Options) (gpu.Device, error)
+	CPU  func(led *cache.Ledger, float bool) (step.Backend, error)
+	// Answer is how long the platform may take to come up with an adapter, and again with a device; Test how long the
+	// self-test may take. A device that takes longer counts as silent. 0 means 5 and 60 seconds.
+	Answer, Test time.Duration
+}
+
+// Choose makes the backend that is wished for and says why it is this one. If it cannot be had, the error is a
+// proto.Failure with the reason; without a wish there is always one.
+func (c *Chooser) Choose(ctx context.Context, w core.Wish, led *cache.Ledger) (step.Backend, string, error) {
+	switch w.Backend {
+	case "ref":
+		return ref.New(led), proto.WhyAsked, nil
+	case "cpu":
+		b, err := c.CPU(led, w.Float)
+		return b, proto.WhyAsked, err
+	case "webgpu":
+		b, err := c.webgpu(ctx, w, led, true)
+		if err == nil || ctx.Err() != nil {
+			return b, proto.WhyAsked, err
+		}
+		return nil, "", proto.Failure{
+			Code: proto.CodeBackend, Op: "backend", Msg: err.Error(), Args: []string{w.Backend, reason(err)},
+		}
+	case "":
+		b, err := c.webgpu(ctx, w, led, false)
+		if err == nil || ctx.Err() != nil {
+			return b, proto.WhyTested, err
+		}
+		why := reason(err)
+		b, err = c.CPU(led, w.Float)
+		return b, why, err
+	}
+	return nil, "", proto.Failure{
+		Code: proto.CodeBadRequest, Op: "backend", Msg: "unknown backend", Args: []string{"backend"},
+	}
+}
+
+// reason is the code for why WebGPU is not used.
+func reason(err error) string {
+	var absent *gpu.AbsentError
+	switch {
+	case errors.As(err, &absent):
+		return absent.Reason
+	case errors.Is(err, step.ErrMemory):
+		return proto.WhyMemory
+	case errors.Is(err, errSilent):
+		return proto.WhySilent
+	}
+	return proto.WhySelfTest
+}
+
+var errSilent = errors.New("choose: the device does not answer")
+
+// webgpu opens a device and tests it.
+func (c *Chooser) webgpu(ctx context.Context, w core.Wish, led *cache.Ledger, fallback bool) (step.Backend, error) {
+	dev, err := c.Open(ctx, gpu.Options{Fallback: fallback, Timeout: orElse(c.Answer, 5*time.Second)})
+	if err != nil {
+		return nil, err
+	}
+	lib := kernel.NewLibrary(dev)
+	if err := c.test(ctx, lib, w); err != nil {
+		dev.Close()
+		return nil, err
+	}
+	return &backend{lib.Backend(led), dev}, nil
+}
+
+// test runs the self-test. Closing a device that does not answer ends what waits for it.
+func (c *Chooser) test(ctx context.Context, lib *kernel.Library, w core.Wish) error {
+	ctx, cancel := context.WithTimeout(ctx, orElse(c.Test, time.Minute))
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		b := lib.Backend(new(cache.Ledger))
+		err := SelfTest(ctx, b, w.Types)
+		_ = b.Close() // it never fails
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return errSilent
+		}
+		return ctx.Err()
+	}
+}
+
+func orElse(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// backend is a kernel backend that owns its device.
+type backend struct {
+	*kernel.Backend
+	dev gpu.Device
+}
+
+// Close frees all memory, and the device.
+func (b *backend) Close() error {
+	err := b.Backend.Close()
+	b.dev.Close()
+	return err
+}
