@@ -78,6 +78,8 @@ train:               ## train the built-in model on the CPU (hours; stop and go 
 	$(TEACH)/venv/bin/python -B web/teach/export.py --run $(TEACH)/run --out $(TEACH)/model
 	go run ./web/lab exam $(TEACH)/model/teach.json -backend cpu -lengths 128,512,1024 -n 23 -heads > $(TEACH)/exam.json
 	$(TEACH)/venv/bin/python -B web/teach/evaluate.py --stories $(TEACH)/stories --run $(TEACH)/run
+	$(TEACH)/venv/bin/python -B web/teach/vectors.py --run $(TEACH)/run --model $(TEACH)/model/teach-q8_0.gguf > $(TEACH)/vectors.json
+	$(TEACH)/venv/bin/python -B web/teach/card.py --run $(TEACH)/run > $(TEACH)/card.md
 
 clean:               ## remove what the other targets made, except fetched models
 	rm -rf $(DIST) $(DIST).new web/e2e/out .tools
