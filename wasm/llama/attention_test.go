@@ -10,6 +10,7 @@ import (
 )
 
 func TestGoldenAttention(t *testing.T) {
+	tooSlowForSoftware(t)
 	m := smolLM2(t)
 	count := golden.Count(t)
 	g := golden.SmolLM2Attention(t)

@@ -9,6 +9,7 @@ import (
 
 	"kvlens/cache"
 	"kvlens/wasm/sample"
+	"kvlens/wasm/step"
 )
 
 // Reason says why Generate ended.
@@ -32,7 +33,7 @@ type Picker interface {
 }
 
 // recentTokens is how many of the last tokens the repetition penalty sees.
-const recentTokens = 64
+const recentTokens = step.RecentTokens
 
 // GenerateOptions of one answer.
 type GenerateOptions struct {
@@ -53,10 +54,16 @@ type Token struct {
 
 // Generate answers: it chooses tokens from the logits and adds each to the cache when the next one is needed. The last
 // token stays pending, so that a limit or a stop costs no computation; the next turn begins with it. emit gets every
-// token before the next is computed.
+// token before the next is computed; where a backend computes ahead, what emit does not want is taken back, and what is
+// under way when ctx is cancelled joins the answer.
 func (s *Session) Generate(ctx context.Context, o GenerateOptions, emit func(Token) error) (Reason, error) {
 	if s.pos == 0 {
 		return ReasonNone, fmt.Errorf("llama: generate: %w", ErrEmpty)
+	}
+	if sampler, ok := o.Sampler.(*sample.Sampler); ok && o.Max > 0 {
+		if _, ok := s.m.exec.(step.Stepper); ok {
+			return s.replay(ctx, sampler, o, emit)
+		}
 	}
 	begin := time.Now()
 	for n := 0; n < o.Max; n++ {

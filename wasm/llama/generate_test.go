@@ -9,6 +9,7 @@ import (
 
 	"kvlens/wasm/llama"
 	"kvlens/wasm/sample"
+	"kvlens/wasm/step"
 )
 
 // Forced tokens take the place of sampled ones and give the logits that they give as a prompt.
@@ -79,7 +80,11 @@ func TestGenerateEnds(t *testing.T) {
 			ids = append(ids, tok.ID)
 			return c.emit()
 		})
-		if err != nil || reason != c.reason || len(ids) != c.tokens {
+		ahead := 0 // tokens that join the answer after Stop, where a backend works ahead
+		if onGPU && c.ctx == stopped {
+			ahead = step.InFlight - 1
+		}
+		if err != nil || reason != c.reason || len(ids) < c.tokens || len(ids) > c.tokens+ahead {
 			t.Errorf("%s: %v, reason %d, tokens %v", c.name, err, reason, ids)
 		}
 		if id, ok := s.Pending(); ok != (len(ids) > 0) || ok && id != ids[len(ids)-1] {

@@ -32,3 +32,11 @@ func gpuBackend(t testing.TB, led *cache.Ledger) step.Backend {
 	}
 	return lib.Backend(led)
 }
+
+// tooSlowForSoftware skips what a software GPU would take minutes for.
+func tooSlowForSoftware(t *testing.T) {
+	t.Helper()
+	if onGPU {
+		t.Skip("SmolLM2 takes a software GPU minutes here: it runs two short prompts")
+	}
+}

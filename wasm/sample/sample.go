@@ -94,6 +94,19 @@ func New(p Params) *Sampler {
 	return &Sampler{p: p, random: p.Seed}
 }
 
+// State is the settings with the generator's state as the seed: a sampler made of it goes on where this one is.
+func (s *Sampler) State() Params {
+	p := s.p
+	p.Seed = s.random
+	return p
+}
+
+// Skip moves the generator past n draws that were made elsewhere.
+func (s *Sampler) Skip(n int) { s.random += uint64(n) * increment }
+
+// increment is the distance of two states of the generator.
+const increment = 0x9e3779b97f4a7c15
+
 // Pick chooses a token from logits, which it does not change. recent are the tokens that the penalty applies to; ids
 // outside the vocabulary are skipped. It draws one random number unless greedy. Errors wrap ErrLogits.
 func (s *Sampler) Pick(logits []float32, recent []int32) (Choice, error) {
@@ -236,7 +249,7 @@ func (s *Sampler) draw() int32 {
 
 // uniform is the next number in [0, 1) of SplitMix64 ("Fast Splittable Pseudorandom Number Generators", 2014).
 func (s *Sampler) uniform() float64 {
-	s.random += 0x9e3779b97f4a7c15
+	s.random += increment
 	z := s.random
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb

@@ -331,3 +331,25 @@ func BenchmarkPick(b *testing.B) {
 		})
 	}
 }
+
+// A sampler made of another's state, or moved past its draws, draws what that one draws next.
+func TestStateAndSkip(t *testing.T) {
+	p := Params{Temperature: 1, TopP: 0.9, Seed: 42}
+	logits := []float32{1, 2, 3, 2.5, 0.5, -1, 2.2}
+	first, skipped := New(p), New(p)
+	for range 5 {
+		if _, err := first.Pick(logits, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copied := New(first.State())
+	skipped.Skip(5)
+	for i := range 20 {
+		want, _ := first.Pick(logits, nil)
+		a, _ := copied.Pick(logits, nil)
+		b, _ := skipped.Pick(logits, nil)
+		if a != want || b != want {
+			t.Fatalf("draw %d: %d and %d, want %d", i, a.ID, b.ID, want.ID)
+		}
+	}
+}
