@@ -253,10 +253,14 @@ func (w *writer) filler() string { return w.fill(pick(w.r, w.p.filler), nil).tex
 
 // meals writes several meals of one person in a sentence and gives the place of each value and of its time.
 func (w *writer) meals(list []fact) (string, []filled) {
+	return w.mealList(list, w.lang == "zh" || w.r.IntN(3) == 0)
+}
+
+// mealList is meals with the times before or behind the foods; Chinese has them before.
+func (w *writer) mealList(list []fact, timesFirst bool) (string, []filled) {
 	var b strings.Builder
 	spans := make([]filled, len(list))
 	put := func(s string) Span { b.WriteString(s); return Span{b.Len() - len(s), b.Len()} }
-	timesFirst := w.lang == "zh" || w.r.IntN(3) == 0
 	for i, f := range list {
 		name, time := f.k1.in(w.lang), f.k2.in(w.lang)
 		if i > 0 && i == len(list)-1 {

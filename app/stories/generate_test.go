@@ -170,3 +170,23 @@ func TestCountIsTheCallers(t *testing.T) {
 		t.Errorf("%d bytes, want nearly 2000 (%v)", total, err)
 	}
 }
+
+// The lesson's sentence is the one of the design, in all its forms.
+func TestXiaoMing(t *testing.T) {
+	for lang, first := range map[string]string{
+		"en": "Xiao Ming ate bread in the morning, noodles at noon and a sandwich in the evening.",
+		"zh": "小明早上吃了面包，中午吃了面条，晚上吃了三明治。",
+	} {
+		all := XiaoMing(lang)
+		texts := map[string]int{}
+		for _, n := range all {
+			texts[n.Text]++
+			if n.Value.In(n.Text) != n.Answer || strings.Count(n.Text, n.Answer) != 1 {
+				t.Errorf("%q of %q", n.Answer, n.Text)
+			}
+		}
+		if len(all) != 90 || len(texts) != 30 || all[2].Text != first || !strings.HasSuffix(first, all[2].Answer+map[string]string{"en": " in the evening.", "zh": "。"}[lang]) {
+			t.Errorf("%s: %d questions about %d texts, the third about %q", lang, len(all), len(texts), all[2].Text)
+		}
+	}
+}

@@ -26,6 +26,7 @@ type examInput struct {
 	Seed    uint64 `json:"seed" help:"of the stories"`
 	Heads   bool   `json:"heads" help:"measure where the heads look when the answer is due"`
 	Wrong   bool   `json:"wrong" help:"list the wrong answers"`
+	Lesson  bool   `json:"lesson" help:"ask the lessons' 90 questions about Xiao Ming's meals instead"`
 }
 
 type examOutput struct {
@@ -80,44 +81,36 @@ func exam(ctx context.Context, in *examInput) (any, error) {
 		return nil, err
 	}
 	defer e.close()
-	x := examiner{s: s, e: e, in: in}
+	x := examiner{s: s, e: e, in: in, asked: map[string]int{}}
 	out := examOutput{Kinds: map[string]float64{}}
-	asked := map[string]int{}
 	count := func(text string) int { return len(s.tok.Encode(text)) }
 	for _, lang := range strings.Split(in.Langs, ",") {
+		if in.Lesson {
+			if err := x.cell(ctx, &out, examCell{Lang: lang}, stories.XiaoMing(lang)); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		for _, length := range lengths {
 			for _, depth := range depths {
-				cell := examCell{Lang: lang, Words: length, Depth: depth, N: in.N}
-				for i := range in.N {
-					kind := kinds[i%len(kinds)]
-					n, err := stories.NewNeedle(stories.Spec{
-						Lang: lang, Kind: kind, Tokens: length, Depth: depth, Split: stories.Split(in.Split),
+				asked := make([]stories.Needle, in.N)
+				for i := range asked {
+					asked[i], err = stories.NewNeedle(stories.Spec{
+						Lang: lang, Kind: kinds[i%len(kinds)], Tokens: length, Depth: depth, Split: stories.Split(in.Split),
 						Seed: in.Seed<<32 | uint64(len(out.Cells)<<16|i), Count: count,
 					})
 					if err != nil {
 						return nil, errors.Join(errUsage, err)
 					}
-					got, err := x.ask(ctx, n)
-					if err != nil {
-						return nil, err
-					}
-					asked[kind.String()]++
-					out.N++
-					if got == n.Answer {
-						cell.Right++
-						out.Kinds[kind.String()]++
-					} else if in.Wrong {
-						out.Wrong = append(out.Wrong, examWrong{kind.String(), n.Question, n.Answer, got})
-					}
 				}
-				out.Right += cell.Right
-				cell.Right /= float64(max(1, in.N))
-				out.Cells = append(out.Cells, cell)
+				if err := x.cell(ctx, &out, examCell{Lang: lang, Words: length, Depth: depth}, asked); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
 	out.Right /= float64(max(1, out.N))
-	for k, n := range asked {
+	for k, n := range x.asked {
 		out.Kinds[k] /= float64(n)
 	}
 	for i := range x.heads {
@@ -168,8 +161,34 @@ type examiner struct {
 	s     *source
 	e     *engine
 	in    *examInput
-	heads []examHead // sums
-	told  float64    // stories that count in them
+	asked map[string]int // questions of each kind
+	heads []examHead     // sums
+	told  float64        // stories that count in them
+}
+
+// cell asks the questions of a cell and adds it to the output.
+func (x *examiner) cell(ctx context.Context, out *examOutput, c examCell, questions []stories.Needle) error {
+	for _, n := range questions {
+		got, err := x.ask(ctx, n)
+		if err != nil {
+			return err
+		}
+		kind := n.Kind.String()
+		x.asked[kind]++
+		c.N++
+		switch {
+		case got == n.Answer:
+			c.Right++
+			out.Kinds[kind]++
+		case x.in.Wrong:
+			out.Wrong = append(out.Wrong, examWrong{kind, n.Question, n.Answer, got})
+		}
+	}
+	out.N += c.N
+	out.Right += c.Right
+	c.Right /= float64(max(1, c.N))
+	out.Cells = append(out.Cells, c)
+	return nil
 }
 
 func (x *examiner) ask(ctx context.Context, n stories.Needle) (string, error) {
