@@ -100,6 +100,9 @@ func (c *Client) Stop(id uint32) {
 		case i < 0:
 		case !c.requests[i].sent:
 			c.finish(id, stopped)
+			if !c.greeted && len(c.requests) == 0 {
+				c.drop() // a worker that does not come up is not waited for: the next Open starts another
+			}
 		default:
 			c.send(c.next.Add(1), proto.Stop{Target: id})
 		}

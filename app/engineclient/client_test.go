@@ -238,6 +238,21 @@ func TestDeathWhileOpening(t *testing.T) {
 	})
 }
 
+// A worker that never greets is given up with the request that waits for it: trying again takes another one.
+func TestStopWhileTheWorkerStarts(t *testing.T) {
+	test(t, func(b *bench) {
+		id := b.c.Send(model)
+		b.worker(1)
+		b.c.Stop(id)
+		b.told(fmt.Sprintf("%d done %d", id, proto.ReasonStopped))
+		b.state(Connecting, Dead)
+		id = b.c.Send(model)
+		w := b.worker(2)
+		w.greet()
+		w.asked(hello, message{id, model})
+	})
+}
+
 func TestWorkerThatCannotStart(t *testing.T) {
 	test(t, func(b *bench) {
 		b.refuse = errors.New("no such script")

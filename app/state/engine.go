@@ -1,6 +1,10 @@
 package state
 
-import "kvlens/wasm/proto"
+import (
+	"strings"
+
+	"kvlens/wasm/proto"
+)
 
 // engineEvent handles what the engine said. Events that do not fit the phase are late and are dropped.
 func engineEvent(m Model, e Event) (Model, []Effect) {
@@ -51,7 +55,13 @@ func progressed(m Model, e Progressed) Model {
 		if e.Stage >= proto.StagePrefill {
 			return m
 		}
-		m.Phase, m.HasOpened = Opening, false // the client started the engine again
+		if m.HasOpened { // the engine died between two turns, and the client started it again
+			if m.Follows() {
+				m.Problem = m.problem(proto.Failure{Code: proto.CodeDead})
+			}
+			m = m.lost()
+		}
+		m.Phase = Opening
 	}
 	m.Work = Work{Stage: e.Stage, Done: e.Done, Total: e.Total, Resumed: e.Resumed, Refetched: e.Refetched, Heard: true, News: e.Now}
 	return m
@@ -188,20 +198,26 @@ func listed(m Model, e Listed) Model {
 func ended(m Model, e Ended) Model {
 	if !m.Running() {
 		if m.Phase == Opening && e.Reason == proto.ReasonStopped {
-			m.Phase = Broken // the reader stopped the opening: the models are there to choose from
+			m.Phase, m.Work = Broken, Work{} // the reader stopped the opening: the models are there to choose from
 			m.Problem = &Problem{Action: ActRetry, opening: true, manifest: m.Current}
 		}
 		return m
 	}
 	m.Phase = Idle
 	m = m.withTurn(func(t *Turn) { t.Ended, t.Reason = true, e.Reason })
-	m.Draft.Question = m.next()
 	if t, _ := m.Live(); t.Reason == proto.ReasonStopped && len(t.Answer) == 0 {
-		// Stopped while reading: the engine rolled the turn back, so it is no part of the conversation.
-		m.Turns = m.Turns[: len(m.Turns)-1 : len(m.Turns)-1]
-		if m.Mode == proto.Chat && m.Draft.Message == "" {
-			m.Draft.Message = t.Asked
-		}
+		return m.takenBack() // stopped while reading: the engine rolled the turn back
+	}
+	m.Draft.Question = m.next()
+	return m
+}
+
+// takenBack is the model without its last turn, of which no word was answered. Its question can be asked again.
+func (m Model) takenBack() Model {
+	t, _ := m.Live()
+	m.Turns = m.Turns[: len(m.Turns)-1 : len(m.Turns)-1]
+	if m.Mode == proto.Chat && m.Draft.Message == "" {
+		m.Draft.Message = t.Asked
 	}
 	return m
 }
@@ -210,7 +226,7 @@ func ended(m Model, e Ended) Model {
 // reader has begun to write one.
 func (m Model) next() string {
 	t, _ := m.Live()
-	if m.Draft.Question != t.Asked {
+	if strings.TrimSpace(m.Draft.Question) != t.Asked {
 		return m.Draft.Question
 	}
 	for _, q := range m.Draft.More {
@@ -227,15 +243,12 @@ func failed(m Model, e Failed) Model {
 	case e.Code == proto.CodeVersion:
 		m.Phase = Broken
 	case m.Phase == Opening:
-		m.Phase = Broken
+		m.Phase, m.Work = Broken, Work{}
 	case m.Running():
 		m.Phase = Idle
 		m = m.withTurn(func(t *Turn) { t.Ended, t.Failed = true, true })
 		if t, _ := m.Live(); len(t.Answer) == 0 {
-			m.Turns = m.Turns[: len(m.Turns)-1 : len(m.Turns)-1]
-			if m.Mode == proto.Chat && m.Draft.Message == "" {
-				m.Draft.Message = t.Asked
-			}
+			m = m.takenBack()
 		}
 	}
 	if e.Code == proto.CodeDead {
@@ -248,8 +261,10 @@ func failed(m Model, e Failed) Model {
 // lost is the model without its engine: what was said stays on the page, the cache behind it is gone.
 func (m Model) lost() Model {
 	turns := append([]Turn(nil), m.Turns...)
+	m.Work = Work{}
 	for i := range turns {
-		turns[i].Ended, turns[i].Failed = true, true
+		turns[i].Failed = turns[i].Failed || !turns[i].Ended
+		turns[i].Ended, turns[i].Lost = true, true
 	}
 	m.Turns, m.HasOpened, m.Phase = turns, false, Broken
 	return m

@@ -17,6 +17,8 @@ type (
 	Tick struct{ Now float64 }
 	// LangReady says that the catalogue of a language has been fetched and the page can show it.
 	LangReady struct{ Lang string }
+	// LangMissed says that a catalogue could not be fetched.
+	LangMissed struct{}
 )
 
 // Events of the reader.
@@ -102,6 +104,7 @@ type (
 func (Start) event()       {}
 func (Tick) event()        {}
 func (LangReady) event()   {}
+func (LangMissed) event()  {}
 func (Choose) event()      {}
 func (Forget) event()      {}
 func (Edit) event()        {}

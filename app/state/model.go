@@ -100,6 +100,7 @@ type Turn struct {
 	Reason proto.Reason
 	Ended  bool // Reason is known, or the turn failed
 	Failed bool
+	Lost   bool // the cache that held it is gone
 	Rates  Rates
 }
 
@@ -159,7 +160,7 @@ func (m Model) Live() (Turn, bool) {
 // Follows reports whether the next turn continues the cache that the turns before have filled.
 func (m Model) Follows() bool {
 	for _, t := range m.Turns {
-		if t.Ended && !t.Failed {
+		if t.Ended && !t.Failed && !t.Lost {
 			return true
 		}
 	}

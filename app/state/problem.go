@@ -21,9 +21,10 @@ const (
 	ActEdit                  // back to the text
 	ActStop                  // stop what runs
 	ActReset                 // default settings
+	ActAnew                  // an empty conversation
 )
 
-var actionNames = [...]string{"restart", "reload", "retry", "builtin", "models", "auto", "whole", "edit", "stop", "reset"}
+var actionNames = [...]string{"restart", "reload", "retry", "builtin", "models", "auto", "whole", "edit", "stop", "reset", "anew"}
 
 // String is the action's part of its catalogue key.
 func (a Action) String() string { return actionNames[a] }
@@ -39,6 +40,7 @@ type Problem struct {
 	Action   Action
 	opening  bool   // it ended an opening, so that Retry opens again
 	manifest string // of that opening
+	field    string // control that has to be filled in
 }
 
 // stopped is our own code of an opening that the reader stopped.
@@ -88,6 +90,8 @@ func (m Model) problem(f proto.Failure) *Problem {
 	switch {
 	case f.Code == proto.CodeTooLong && m.Memory.Asked != 0:
 		p.Action = ActWhole // the reader lowered the cap: raising it helps at once
+	case f.Code == proto.CodeTooLong && m.Follows():
+		p.Action = ActAnew // the conversation has filled the cache
 	case p.Action == ActBuiltIn && o.BuiltIn:
 		p.Action = ActReload // the built-in model is the problem: its file may be a stale copy
 	}

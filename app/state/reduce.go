@@ -58,6 +58,9 @@ func Reduce(m Model, e Event) (Model, []Effect) {
 	case LangReady:
 		m.Lang = e.Lang
 		return m, []Effect{Save{KeyLang, e.Lang}}
+	case LangMissed:
+		m.Notices = []Notice{{Key: "notice.words"}}
+		return m, nil
 	case SetTheme:
 		m.Theme = theme(e.Theme)
 		return m, []Effect{Save{KeyTheme, m.Theme}}
@@ -154,9 +157,9 @@ func preset(m Model, e Preset) (Model, []Effect) {
 	if m.Running() {
 		return m, nil
 	}
-	system, raw := m.Draft.System, m.Draft.Raw
+	was := m.Draft
 	m.Draft = e.Draft
-	m.Draft.System, m.Draft.Raw = system, raw
+	m.Draft.System, m.Draft.Message, m.Draft.Raw = was.System, was.Message, was.Raw
 	return startOver(m)
 }
 
@@ -224,6 +227,7 @@ func run(m Model, e Run) (Model, []Effect) {
 	}
 	if asked == "" {
 		m.Problem = m.problem(proto.Failure{Code: proto.CodeEmpty})
+		m.Problem.field = empty
 		return m, []Effect{Focus{empty}}
 	}
 	if g.Continue && m.Mode == proto.Story {
@@ -290,7 +294,10 @@ func act(m Model, now float64) (Model, []Effect) {
 	case ActReset:
 		m.Touched = false
 		return m.withDefaults(m.Mode), nil
-	default: // ActEdit
+	default: // ActEdit, ActAnew
+		if p.field != "" {
+			return m, []Effect{Focus{p.field}}
+		}
 		m, eff := startOver(m)
 		return m, append(eff, Focus{EditorOf(m.Mode)})
 	}

@@ -106,7 +106,7 @@ func (x *composer) input(id string, f state.Field) app.UI {
 		Placeholder(c.t("hint."+id)).Attr("value", x.Text).OnInput(edit).
 		OnKeyDown(func(ctx app.Context, e app.Event) {
 			ctx.PreventUpdate()
-			if e.Get("key").String() == "Enter" && !e.Get("shiftKey").Bool() && !e.Get("isComposing").Bool() {
+			if e.Get("key").String() == "Enter" && !e.Get("shiftKey").Bool() && !composing(e) {
 				e.PreventDefault()
 				if !c.model.Running() {
 					x.run()
@@ -114,6 +114,10 @@ func (x *composer) input(id string, f state.Field) app.UI {
 			}
 		})
 }
+
+// composing reports whether a key belongs to an input method: Enter then takes a suggestion. Safari says so only by the
+// code 229.
+func composing(e app.Event) bool { return e.Get("isComposing").Bool() || e.Get("keyCode").Int() == 229 }
 
 // button runs, and stops what runs: one button, so that the focus stays where it is.
 func (x *composer) button() app.UI {
@@ -123,7 +127,13 @@ func (x *composer) button() app.UI {
 		key, class, name = "stop", "primary stop", "stop"
 		off = x.Halting
 	}
-	return disabled(named(app.Button(), name).ID("run").Type("submit").Class(class).Text(x.C.t(key)), off)
+	return disabled(named(app.Button(), name).ID("run").Type("submit").Class(class).Text(x.C.t(key)).
+		OnClick(func(ctx app.Context, e app.Event) {
+			ctx.PreventUpdate()
+			if e.Get("detail").Int() > 1 { // the second click of a double one: it would stop what the first began
+				e.PreventDefault()
+			}
+		}), off)
 }
 
 // more are further questions about the same story: the model has read it already.

@@ -82,6 +82,21 @@ func (c *controller) reduce(e state.Event) {
 	}
 	c.live.changed(before, c.model)
 	emptied(before.Draft, c.model.Draft)
+	if p := c.model.Problem; p != nil && p != before.Problem {
+		c.reveal("problem")
+	}
+}
+
+// reveal moves the page so that an element which is new on it can be seen.
+func (c *controller) reveal(id string) {
+	if !c.there {
+		return
+	}
+	c.home.Defer(func(app.Context) {
+		if el := byID(id); el.Truthy() {
+			el.Call("scrollIntoView", map[string]any{"block": "nearest"})
+		}
+	})
 }
 
 // emptied clears fields whose text the model has dropped: go-app takes an empty value for none.
@@ -175,18 +190,28 @@ func (c *controller) request(e state.Effect, m proto.Request) uint32 {
 func (c *controller) speak(lang string, words *text.Catalogue) {
 	c.home.Dispatch(func(app.Context) {
 		if words == nil {
+			c.reduce(state.LangMissed{})
 			return
 		}
+		before := c.words.Lang()
 		c.words = words
 		c.reduce(state.LangReady{Lang: lang})
-		if d := c.model.Draft; d.Preset != "" && len(c.model.Turns) == 0 {
-			if s, ok := stories.Find(lang, d.Preset); ok {
-				c.reduce(state.Preset{Draft: draft(s)})
-			}
+		if s, ok := c.translated(before, lang); ok {
+			c.reduce(state.Preset{Draft: draft(s)})
 		}
 		c.card.hide()
 		c.setRoot("lang", lang)
 	})
+}
+
+// translated is the story on the page in another language, if it is still as it came and nothing has been asked.
+func (c *controller) translated(from, to string) (stories.Story, bool) {
+	d := c.model.Draft
+	was, ok := stories.Find(from, d.Preset)
+	if fresh := draft(was); !ok || len(c.model.Turns) > 0 || d.Story != fresh.Story || d.Question != fresh.Question {
+		return stories.Story{}, false
+	}
+	return stories.Find(to, d.Preset)
 }
 
 // flush takes what the engine said since the last frame.

@@ -92,14 +92,13 @@ func (c *controller) problem() app.UI {
 			app.Pre().Text(p.Op+"\n"+p.Msg),
 		))
 	}
-	return named(app.Div(), "problem").Class("problem").Role("alert").DataSet("code", name).Body(
+	return named(app.Div(), "problem").ID("problem").Class("problem").Role("alert").DataSet("code", name).Body(
 		app.P().Body(app.Strong().Text(c.t("problem."+name, c.problemArgs(p)...))),
 		app.P().Class("small").Text(c.reason(p)+c.t("problem."+name+".hint", c.problemArgs(p)...)),
 		app.Div().Class("row").Body(
 			named(app.Button(), "problem-action").Type("button").Class("primary").Text(c.t("act."+p.Action.String())).
 				OnClick(func(app.Context, app.Event) { c.send(state.Act{Now: c.host.Now()}) }),
-			app.Button().Type("button").Class("ghost").Text(c.t("dismiss")).
-				OnClick(func(app.Context, app.Event) { c.send(state.Dismiss{}) }),
+			c.putAway(),
 		),
 		app.Div().Body(details...),
 	)
@@ -111,6 +110,15 @@ func (c *controller) reason(p *state.Problem) string {
 		return ""
 	}
 	return c.t("why."+p.Args[1]) + c.t("sentence.separator")
+}
+
+// putAway closes a problem. Without a model nothing but its action would help, so there it stays.
+func (c *controller) putAway() app.UI {
+	if c.model.Phase == state.Broken {
+		return nothing()
+	}
+	return app.Button().Type("button").Class("ghost").Text(c.t("dismiss")).
+		OnClick(func(app.Context, app.Event) { c.send(state.Dismiss{}) })
 }
 
 // problemArgs are a problem's numbers under the names that the catalogue uses.
@@ -158,13 +166,12 @@ func (c *controller) bar100() app.UI {
 // stage names what is going on, with numbers; after ten silent seconds it says that, too.
 func (c *controller) stage() string {
 	m := c.model
-	if m.Phase == state.Opening && !m.Work.Heard {
-		return c.t("stage.start")
-	}
 	w := m.Work
 	args := []any{"done", c.words.Bytes(w.Done), "total", c.words.Bytes(w.Total), "percent", c.words.Percent(share(w.Done, w.Total))}
 	key := "stage." + state.StageName(w.Stage)
-	if w.Total > 0 && (w.Stage == proto.StageFetch || w.Stage == proto.StageVerify || w.Stage == proto.StageLoad) {
+	if m.Phase == state.Opening && !w.Heard {
+		key = "stage.start"
+	} else if w.Total > 0 && (w.Stage == proto.StageFetch || w.Stage == proto.StageVerify || w.Stage == proto.StageLoad) {
 		key += ".of"
 	}
 	s := c.t(key, args...)

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -254,11 +255,11 @@ func (p *memory) cap() app.UI {
 func (p *memory) exact() app.UI {
 	c, m := p.C, p.M
 	in := named(app.Input(), "cap-exact").ID("cap-exact").Type("number").Class("line").Min(1).Max(int(max(1, m.Default>>10))).Step(1).
-		Value(strconv.FormatFloat(float64(m.Cap)/1024, 'f', -1, 64)).
+		Value(kib(m.Cap)).
 		OnChange(func(ctx app.Context, _ app.Event) {
 			v, err := strconv.ParseFloat(ctx.JSSrc().Get("value").String(), 64)
 			if err != nil || !(v >= 1 && v <= 1<<30) { // empty or absurd: as it was
-				ctx.JSSrc().Set("value", strconv.FormatFloat(float64(c.model.Memory.Cap)/1024, 'f', -1, 64))
+				ctx.JSSrc().Set("value", kib(c.model.Memory.Cap))
 				return
 			}
 			c.send(state.SetCap{Bytes: uint64(v * 1024)})
@@ -267,6 +268,11 @@ func (p *memory) exact() app.UI {
 		in = in.Disabled(true)
 	}
 	return app.Div().Class("row exact").Body(app.Label().For("cap-exact").Text(c.t("cap.exact")), in, app.Span().Class("small").Text(c.t("unit.kib.name")))
+}
+
+// kib writes bytes in KiB as a number field wants them, to two places.
+func kib(bytes uint64) string {
+	return strconv.FormatFloat(math.Round(float64(bytes)/1024*100)/100, 'f', -1, 64)
 }
 
 // capStep is the slider's place for the cap in use: a share, or the last place for the default.

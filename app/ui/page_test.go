@@ -295,3 +295,24 @@ func TestVisible(t *testing.T) {
 		}
 	}
 }
+
+// A change of language translates the story as long as it is as it came; what the reader wrote stays.
+func TestTheStoryIsTranslatedUntilTheReaderWrites(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit state.Event
+		want bool
+	}{
+		"as it came": {state.Edit{Field: state.Message, Text: "m"}, true},
+		"question":   {state.Edit{Field: state.Question, Text: "Why?"}, false},
+		"story":      {state.Edit{Field: state.Story, Text: "Mine."}, false},
+		"asked":      {state.Run{Now: 1}, false},
+	} {
+		ctl := newController(words(t, "en"), noHost{})
+		ctl.reduce(state.Start{Offers: []state.Offer{{Manifest: "a.json", BuiltIn: true}}})
+		ctl.reduce(state.Opened{Opened: proto.Opened{Modes: []uint8{uint8(proto.Story)}}})
+		ctl.reduce(c.edit)
+		if s, ok := ctl.translated("en", "zh"); ok != c.want || ok && s.ID != ctl.model.Draft.Preset {
+			t.Errorf("%s: translated %v, story %q", name, ok, s.ID)
+		}
+	}
+}

@@ -31,7 +31,7 @@ const policy = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; worker
 // shellText is what the page must be able to say when its program is not there to say it.
 type shellText struct {
 	Title, Description, NoScript, NotFound, Home string
-	Dead, DeadHint, Reload                       string // for web/static/shell.js
+	Dead, DeadHint, Slow, SlowHint, Reload       string // for web/static/shell.js
 }
 
 // resolver puts the site's prefix before absolute paths. The root becomes the scope of the service worker, slash at the
