@@ -47,6 +47,7 @@ type page struct {
 type hooks struct {
 	yield   func()
 	backend func(b step.Backend) step.Backend
+	choose  func(w Wish, led *cache.Ledger) (step.Backend, string, error) // instead of backend
 }
 
 func newPage(t *testing.T, h hooks) *page {
@@ -59,6 +60,9 @@ func newPage(t *testing.T, h hooks) *page {
 			Build: build, Store: weights.NewStore(weights.NewMemoryFS(), files{}), Yield: h.yield,
 			Backend: func(_ context.Context, w Wish, led *cache.Ledger) (step.Backend, string, error) {
 				p.led = led
+				if h.choose != nil {
+					return h.choose(w, led)
+				}
 				if w.Backend == "webgpu" {
 					return nil, "", proto.Failure{Code: proto.CodeBackend}
 				}
@@ -131,6 +135,7 @@ type outcome struct {
 	steps   []proto.Step
 	state   proto.State
 	models  proto.Models
+	moved   []proto.Moved
 	done    proto.Done
 	failure *proto.Failure
 }
@@ -170,6 +175,8 @@ func (p *page) wait(id uint32, each func(event)) *outcome {
 			o.state = m
 		case proto.Models:
 			o.models = m
+		case proto.Moved:
+			o.moved = append(o.moved, m)
 		case proto.Done:
 			o.done = m
 			return o

@@ -52,6 +52,8 @@ func failure(op string, err error) proto.Failure {
 		f.Code, f.Args = proto.CodeQuota, []string{decimal(quota.Need), decimal(quota.Free)}
 	case errors.As(err, &param):
 		f.Code, f.Args = proto.CodeBadRequest, []string{param.Field}
+	case lost(err):
+		f.Code = proto.CodeLost
 	case errors.Is(err, step.ErrMemory):
 		f.Code = proto.CodeMemory
 	case errors.Is(err, sample.ErrLogits):

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
 		return proto.Done{}, err
 	}
 	if !later {
-		e.session.Reset()
+		e.empty()
 	}
 	e.prefill, e.decode = rate{}, rate{}
 	done, err := e.turn(j, g, ids)
@@ -34,22 +35,34 @@ func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
 	return done, err
 }
 
-// turn reads a prompt and answers it.
+// turn reads a prompt and answers it. What a lost backend has taken with it is done again, unheard.
 func (e *engine) turn(j job, g proto.Generate, ids []int32) (done proto.Done, err error) {
-	if err := e.read(j, ids); err != nil {
-		return done, err
-	}
 	a := &answer{e: e, id: j.id, g: g, dec: e.tok.NewDecoder()}
 	if g.Mode != proto.Raw {
 		a.stops = e.manifest.Stop
 	}
-	done.Reason, err = a.run(j.ctx, sample.New(params(g.Sampling)))
-	done.Tokens = uint32(a.steps)
+	if err := e.announce(j, ids); err != nil {
+		return done, err
+	}
+	read := false
+	err = e.lasting(j, e.spent, func() (err error) {
+		if err := e.read(j, ids); err != nil {
+			return err
+		}
+		read = true
+		a.again = 0
+		done.Reason, err = a.run(j.ctx, sample.New(params(g.Sampling)))
+		return err
+	})
+	if read && e.session != nil {
+		e.past = append(e.past, past{ids, a.ids})
+	}
+	done.Tokens = uint32(len(a.ids))
 	return done, err
 }
 
-// read prefills a prompt.
-func (e *engine) read(j job, ids []int32) error {
+// announce tells the page the tokens of a prompt, if they fit.
+func (e *engine) announce(j job, ids []int32) error {
 	p := proto.Prompt{First: uint32(e.session.Position()), IDs: make([]uint32, len(ids))}
 	asked := len(ids)
 	if _, pending := e.session.Pending(); pending {
@@ -64,7 +77,11 @@ func (e *engine) read(j job, ids []int32) error {
 	}
 	p.PieceEnd, p.Text = e.tok.Pieces(ids)
 	e.send(j.id, p)
+	return nil
+}
 
+// read prefills a prompt.
+func (e *engine) read(j job, ids []int32) error {
 	begin := time.Now()
 	var tell cadence
 	err := e.session.Prefill(j.ctx, ids, func(done, total int) {
@@ -86,14 +103,15 @@ type answer struct {
 	stops []string
 	dec   *tokenizer.Decoder
 	tail  string // the end of the text, as far as a stop text may begin in it
-	steps int
+	ids   []int32
+	again int  // how many of ids have come again, after the backend was lost
 	text  bool // a stop text came
 }
 
 func (a *answer) run(ctx context.Context, s *sample.Sampler) (proto.Reason, error) {
-	forced := make([]int32, len(a.g.Forced))
-	for i, id := range a.g.Forced {
-		forced[i] = int32(id)
+	forced := slices.Clone(a.ids) // what has come comes again
+	for _, id := range a.g.Forced[min(len(forced), len(a.g.Forced)):] {
+		forced = append(forced, int32(id))
 	}
 	reason, err := a.e.session.Generate(ctx, llama.GenerateOptions{
 		Max: int(a.g.Max), Sampler: s, Stop: a.e.tok.EOG, Forced: forced,
@@ -114,7 +132,11 @@ func (a *answer) run(ctx context.Context, s *sample.Sampler) (proto.Reason, erro
 // emit sends one token as a Step.
 func (a *answer) emit(t llama.Token) error {
 	e := a.e
-	if a.steps > 0 { // the first token comes from the prefill
+	if a.again < len(a.ids) {
+		a.again++
+		return nil
+	}
+	if len(a.ids) > 0 { // the first token comes from the prefill
 		e.decode.tokens++
 		e.decode.seconds += t.Millis / 1000
 	}
@@ -124,8 +146,8 @@ func (a *answer) emit(t llama.Token) error {
 		n--
 	}
 	s := proto.Step{
-		Step: uint32(a.steps), Position: uint32(t.Position), Token: uint32(t.ID),
-		Phase: proto.PhaseDecode, Forced: t.Forced,
+		Step: uint32(len(a.ids)), Position: uint32(t.Position), Token: uint32(t.ID),
+		Phase: proto.PhaseDecode, Forced: len(a.ids) < len(a.g.Forced),
 		Text: a.show(t.ID), Bytes: e.tok.Piece(t.ID),
 		Millis: float32(t.Millis), Prob: top.Prob,
 		TopIDs: make([]uint32, n), TopProbs: top.TopProbs[:n], TopTexts: make([]string, n),
@@ -135,7 +157,8 @@ func (a *answer) emit(t llama.Token) error {
 		s.TopIDs[i] = uint32(id)
 		s.TopTexts[i] = e.tok.Decode([]int32{id})
 	}
-	a.steps++
+	a.ids = append(a.ids, t.ID)
+	a.again++
 	e.send(a.id, s)
 	if a.text {
 		return llama.ErrStop

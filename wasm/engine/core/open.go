@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 
 	"kvlens/cache"
-	"kvlens/wasm/llama"
 	"kvlens/wasm/proto"
 	"kvlens/wasm/quant"
 	"kvlens/wasm/tokenizer"
@@ -22,64 +20,67 @@ func (e *engine) open(j job, o proto.Open) (err error) {
 	if err := first(checkMemory(o.Memory), checkText("manifest", o.Manifest)); err != nil {
 		return err
 	}
+	opened, err := e.load(j.ctx, o, e.best, e.progress(j))
+	if err != nil {
+		return err
+	}
+	e.asked = o
+	e.send(j.id, opened)
+	return nil
+}
+
+// placing loads a model into a backend and says why it is this one.
+type placing func(ctx context.Context, f *weights.File, w Wish, tell telling) (why string, err error)
+
+// telling hears of progress.
+type telling func(proto.Progress)
+
+// load fetches a model, loads it and makes an empty session. If it fails, the engine is empty.
+func (e *engine) load(ctx context.Context, o proto.Open, place placing, tell telling) (opened proto.Opened, err error) {
 	defer func() {
 		if err != nil {
 			e.close()
 		}
 	}()
-	tell := e.progress(j)
-	stored, err := e.fetch(j.ctx, o.Manifest, tell)
+	stored, err := e.fetch(ctx, o.Manifest, tell)
 	if err != nil {
-		return err
+		return opened, err
 	}
 	defer stored.Close()
 	f, err := stored.File()
 	if err != nil {
-		return err
+		return opened, err
 	}
 	tell(proto.Progress{Stage: proto.StageTokenizer})
 	if e.tok, err = tokenizer.FromGGUF(f.Meta); err != nil {
 		if read := f.Meta.Err(); read != nil {
 			err = read
 		}
-		return err
+		return opened, err
 	}
 	e.manifest = stored.Manifest
 	if e.prompts, err = newPrompts(e.tok, e.manifest, f); err != nil {
-		return err
+		return opened, err
 	}
 	runtime.GC() // what reading the vocabulary left behind is used again, before the weights take new memory
 
-	tell(proto.Progress{Stage: proto.StageSelfTest})
-	backend, why, err := e.Backend(j.ctx, Wish{o.Backend, o.Float, types(f)}, &e.led)
+	why, err := place(ctx, f, Wish{o.Backend, o.Float, types(f)}, tell)
 	if err != nil {
-		return err
-	}
-	e.backend = backend
-	e.model, err = llama.Load(j.ctx, f, backend, llama.Options{
-		Ledger: &e.led,
-		Yield:  e.Yield,
-		Progress: func(done, total int64) {
-			tell(proto.Progress{Stage: proto.StageLoad, Done: uint64(done), Total: uint64(total)})
-		},
-	})
-	if err != nil {
-		return err
+		return opened, err
 	}
 	if n := e.model.Config().Vocab; n != e.tok.Vocab() {
-		return fmt.Errorf("core: open: %w", &weights.FormatError{
+		return opened, fmt.Errorf("core: open: %w", &weights.FormatError{
 			Field: "tokenizer.ggml.tokens", Msg: fmt.Sprintf("%d tokens, but embeddings for %d", e.tok.Vocab(), n),
 		})
 	}
 	if err := e.makeSession(o.Memory); err != nil {
-		return err
+		return opened, err
 	}
-	e.send(j.id, e.describe(f, why))
-	return nil
+	return e.describe(f, why), nil
 }
 
 // fetch brings a model in. What is stored already is not fetched again.
-func (e *engine) fetch(ctx context.Context, manifest string, tell func(proto.Progress)) (*weights.Model, error) {
+func (e *engine) fetch(ctx context.Context, manifest string, tell telling) (*weights.Model, error) {
 	tell(proto.Progress{Stage: proto.StageStore})
 	return e.Store.Open(ctx, manifest, func(p weights.Progress) {
 		tell(proto.Progress{
@@ -90,7 +91,7 @@ func (e *engine) fetch(ctx context.Context, manifest string, tell func(proto.Pro
 }
 
 // progress sends progress of one request, not more often than anybody can read.
-func (e *engine) progress(j job) func(proto.Progress) {
+func (e *engine) progress(j job) telling {
 	var tell cadence
 	stage := proto.Stage(255)
 	return func(p proto.Progress) {
@@ -117,17 +118,6 @@ func (e *engine) describe(f *weights.File, why string) proto.Opened {
 		o.Params += uint64(t.Rows) * uint64(t.Cols)
 	}
 	return o
-}
-
-// types are the types of a file's weights.
-func types(f *weights.File) []quant.Type {
-	var list []quant.Type
-	for _, t := range f.Tensors {
-		if !slices.Contains(list, t.Type) {
-			list = append(list, t.Type)
-		}
-	}
-	return list
 }
 
 // fileType is the type that most of a file's bytes have.

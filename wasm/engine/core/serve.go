@@ -62,6 +62,8 @@ type engine struct {
 	prompts  prompts
 	session  *llama.Session
 	memory   proto.Memory
+	asked    proto.Open // what the model was opened with
+	past     []past     // the turns that the cache holds
 	prefill  rate
 	decode   rate
 }

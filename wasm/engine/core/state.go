@@ -74,7 +74,7 @@ func (e *engine) makeSession(m proto.Memory) error {
 	if err != nil {
 		return err
 	}
-	e.session, e.memory = s, m
+	e.session, e.memory, e.past = s, m, nil
 	e.prefill, e.decode = rate{}, rate{}
 	e.limitGarbage()
 	return nil
@@ -107,7 +107,7 @@ func (e *engine) close() {
 	if e.backend != nil {
 		_ = e.backend.Close()
 	}
-	e.session, e.model, e.backend, e.tok, e.manifest, e.prompts = nil, nil, nil, nil, nil, prompts{}
+	e.session, e.model, e.backend, e.tok, e.manifest, e.prompts, e.past = nil, nil, nil, nil, nil, prompts{}, nil
 	runtime.GC()
 }
 
@@ -119,7 +119,8 @@ func (e *engine) setMemory(j job, m proto.Memory) error {
 	if err := checkMemory(m); err != nil {
 		return err
 	}
-	if err := e.newSession(m); err != nil {
+	e.past = nil
+	if err := e.lasting(j, lost, func() error { return e.newSession(m) }); err != nil {
 		return err
 	}
 	e.send(j.id, e.state())
@@ -130,9 +131,15 @@ func (e *engine) reset(j job) error {
 	if err := e.needModel(); err != nil {
 		return err
 	}
-	e.session.Reset()
+	e.empty()
 	e.send(j.id, e.state())
 	return nil
+}
+
+// empty ends the conversation.
+func (e *engine) empty() {
+	e.session.Reset()
+	e.past = nil
 }
 
 func (e *engine) needModel() error {

@@ -1,0 +1,190 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"kvlens/cache"
+	"kvlens/wasm/gpu"
+	"kvlens/wasm/proto"
+	"kvlens/wasm/ref"
+	"kvlens/wasm/step"
+)
+
+// fragile is a backend that calls itself WebGPU and is lost after so many operations.
+type fragile struct {
+	step.Backend
+	left int // operations until it is lost; below 0 never
+	gone bool
+	slow time.Duration // for each operation
+}
+
+func (f *fragile) Info() step.Info {
+	i := f.Backend.Info()
+	i.Name = "webgpu"
+	return i
+}
+
+func (f *fragile) err() error {
+	if f.gone {
+		return fmt.Errorf("webgpu: %w", &gpu.LostError{Op: "run", Reason: "the test says so"})
+	}
+	return nil
+}
+
+func (f *fragile) Alloc(kind cache.Kind, name string, size int64) (step.Buffer, error) {
+	if err := f.err(); err != nil {
+		return 0, err
+	}
+	return f.Backend.Alloc(kind, name, size)
+}
+
+func (f *fragile) Read(b step.Buffer, off int64, dst []byte) error {
+	if err := f.err(); err != nil {
+		return err
+	}
+	return f.Backend.Read(b, off, dst)
+}
+
+func (f *fragile) Compile(p *step.Program) (step.Exec, error) {
+	e, err := f.Backend.Compile(p)
+	return &fragileExec{e, f}, err
+}
+
+type fragileExec struct {
+	step.Exec
+	f *fragile
+}
+
+func (e *fragileExec) Run(ctx context.Context, a *step.Args, from, to int) error {
+	time.Sleep(e.f.slow)
+	if e.f.left--; e.f.left == 0 {
+		e.f.gone = true
+	}
+	if err := e.f.err(); err != nil {
+		return err
+	}
+	return e.Exec.Run(ctx, a, from, to)
+}
+
+// breaking makes backends the first of which are lost after so many operations; a number of 0 means that there is none
+// to be had, and after the last they hold.
+func breaking(last string, after ...int) func(Wish, *cache.Ledger) (step.Backend, string, error) {
+	return func(w Wish, led *cache.Ledger) (step.Backend, string, error) {
+		if w.Backend == "cpu" {
+			if last == "" {
+				return nil, "", errors.New("no CPU")
+			}
+			return ref.New(led), proto.WhyAsked, nil
+		}
+		f := &fragile{Backend: ref.New(led), left: -1}
+		if len(after) > 0 {
+			if f.left, after = after[0], after[1:]; f.left == 0 {
+				return nil, "", errors.New("no device")
+			}
+		}
+		return f, proto.WhyTested, nil
+	}
+}
+
+// conversation is two turns, the second of them at random; it gives the tokens of both.
+func conversation(p *page) (tokens [2][]uint32, moved []proto.Moved) {
+	first := p.ask(ask(evening)).ok()
+	later := askOn(morning)
+	later.Sampling = proto.Sampling{Temperature: 2, Seed: 5}
+	second := p.ask(later).ok()
+	return [2][]uint32{first.tokens(), second.tokens()}, append(first.moved, second.moved...)
+}
+
+// TestLost: wherever the backend is lost, the conversation goes on as if nothing had been, and the page is told once.
+func TestLost(t *testing.T) {
+	open := proto.Open{Manifest: builtIn, Backend: "webgpu"}
+	p := newPage(t, hooks{choose: breaking("")})
+	p.ask(open).ok()
+	want, _ := conversation(p)
+	for _, after := range []int{1, 20, 40, 70, 100} {
+		p := newPage(t, hooks{choose: breaking("", after)})
+		p.ask(open).ok()
+		got, moved := conversation(p)
+		if !slices.Equal(got[0], want[0]) || !slices.Equal(got[1], want[1]) {
+			t.Errorf("lost after %d operations: %d, want %d", after, got, want)
+		}
+		if len(moved) != 1 || moved[0].Backend != "webgpu" || moved[0].BackendWhy != proto.WhyTested {
+			t.Errorf("lost after %d operations: the page hears %+v", after, moved)
+		}
+	}
+}
+
+// TestLostForGood: without another device the conversation goes on on the CPU, and without that the model can be opened
+// again.
+func TestLostForGood(t *testing.T) {
+	open := proto.Open{Manifest: builtIn, Backend: "webgpu"}
+	p := newPage(t, hooks{choose: breaking("")})
+	p.ask(open).ok()
+	want, _ := conversation(p)
+
+	p = newPage(t, hooks{choose: breaking("cpu", 70, 0)})
+	p.ask(open).ok()
+	got, moved := conversation(p)
+	if !slices.Equal(got[0], want[0]) || !slices.Equal(got[1], want[1]) {
+		t.Errorf("on the CPU: %d, want %d", got, want)
+	}
+	if len(moved) != 1 || moved[0].Backend != "ref" || moved[0].BackendWhy != proto.WhyLost {
+		t.Errorf("the page hears %+v", moved)
+	}
+
+	p = newPage(t, hooks{choose: breaking("", 70, 0)})
+	p.ask(open).ok()
+	p.ask(ask(evening)).fails(proto.CodeLost)
+	p.ask(open).ok()
+	if o := p.ask(ask(evening)).ok(); !slices.Equal(o.tokens(), want[0]) {
+		t.Errorf("opened again: %d, want %d", o.tokens(), want[0])
+	}
+}
+
+// TestLostWhileIdle: new memory settings are what first meets a device that is gone.
+func TestLostWhileIdle(t *testing.T) {
+	var made []*fragile
+	p := newPage(t, hooks{choose: func(_ Wish, led *cache.Ledger) (step.Backend, string, error) {
+		made = append(made, &fragile{Backend: ref.New(led), left: -1})
+		return made[len(made)-1], proto.WhyTested, nil
+	}})
+	p.ask(proto.Open{Manifest: builtIn, Backend: "webgpu"}).ok()
+	made[0].gone = true
+	o := p.ask(proto.SetMemory{Memory: proto.Memory{Cap: 1 << 20}}).ok()
+	if len(o.moved) != 1 || o.state.Cap != 1<<20 {
+		t.Errorf("the page hears %+v and a cap of %d", o.moved, o.state.Cap)
+	}
+}
+
+// TestRace: of two backends the quicker one keeps a small model, unless the reader insists.
+func TestRace(t *testing.T) {
+	for _, c := range []struct {
+		asked     string
+		gpu       time.Duration // for each operation
+		cpu       bool          // there is one
+		name, why string
+	}{
+		{"", 3 * time.Millisecond, true, "ref", proto.WhyRace},
+		{"", 3 * time.Millisecond, false, "webgpu", proto.WhyTested},
+		{"webgpu", 3 * time.Millisecond, true, "webgpu", proto.WhyTested},
+	} {
+		p := newPage(t, hooks{choose: func(w Wish, led *cache.Ledger) (step.Backend, string, error) {
+			switch {
+			case w.Backend != "cpu":
+				return &fragile{Backend: ref.New(led), left: -1, slow: c.gpu}, proto.WhyTested, nil
+			case !c.cpu:
+				return nil, "", errors.New("no CPU")
+			}
+			return ref.New(led), proto.WhyAsked, nil
+		}})
+		o := p.ask(proto.Open{Manifest: builtIn, Backend: c.asked}).ok()
+		if o.opened.Backend != c.name || o.opened.BackendWhy != c.why {
+			t.Errorf("%+v: chose %s, %s", c, o.opened.Backend, o.opened.BackendWhy)
+		}
+	}
+}
