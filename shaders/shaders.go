@@ -15,6 +15,7 @@ package shaders
 import (
 	"embed"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
@@ -59,15 +60,12 @@ var (
 	constDecl   = regexp.MustCompile(`(?m)^(const (\w+): \w+ = )[^;]+;`)
 )
 
-// Assemble makes the source of a variant. Its bindings keep the order of their numbers, and gaps close.
-func Assemble(v Variant) (Source, error) { return assemble(v, files.ReadFile) }
-
-// AssembleFrom is Assemble with other texts than the embedded ones: for tests of the tests.
-func AssembleFrom(v Variant, read func(name string) ([]byte, error)) (Source, error) {
-	return assemble(v, read)
-}
-
-func assemble(v Variant, read func(name string) ([]byte, error)) (Source, error) {
+// Assemble makes the source of a variant. Its bindings keep the order of their numbers, and gaps close. read gives the
+// text of a file; nil reads what is embedded.
+func Assemble(v Variant, read func(name string) ([]byte, error)) (Source, error) {
+	if read == nil {
+		read = Text
+	}
 	code, err := include(v, v.Kernel+".wgsl", map[string]bool{}, read)
 	if err != nil {
 		return Source{}, fmt.Errorf("shaders: %s: %w", v.Kernel, err)
@@ -109,6 +107,16 @@ func assemble(v Variant, read func(name string) ([]byte, error)) (Source, error)
 		return fmt.Sprintf("@group(0) @binding(%d) var<%s> %s", numbers[n], m[2], m[3])
 	})
 	return s, nil
+}
+
+// Text gives the text of an embedded file.
+func Text(name string) ([]byte, error) { return files.ReadFile(name) }
+
+// Names lists all embedded files.
+func Names() []string {
+	kernels, _ := fs.Glob(files, "*.wgsl")
+	parts, _ := fs.Glob(files, "lib/*.wgsl")
+	return append(kernels, parts...)
 }
 
 // include reads a file with everything that it includes.

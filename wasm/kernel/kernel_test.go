@@ -1,9 +1,13 @@
 package kernel_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"kvlens/cache"
+	"kvlens/shaders"
+	"kvlens/wasm/gpu"
 	"kvlens/wasm/gpu/gputest"
 	"kvlens/wasm/kernel"
 	"kvlens/wasm/ref/reftest"
@@ -17,7 +21,22 @@ func TestPlain(t *testing.T) { testBackend(t, true) }
 func TestLanes(t *testing.T) { testBackend(t, false) }
 
 func testBackend(t *testing.T, plain bool) {
-	lib := kernel.NewLibrary(gputest.Open(t))
+	lib := newLibrary(gputest.Open(t))
 	lib.Plain = plain
 	reftest.Run(t, func(led *cache.Ledger) (step.Backend, error) { return lib.Backend(led), nil }, reftest.Float32)
+}
+
+// newLibrary is a library of the embedded shaders; KVLENS_MUTANT=NAME=PATH replaces one file, to see which test notices.
+func newLibrary(dev gpu.Device) *kernel.Library {
+	lib := kernel.NewLibrary(dev)
+	name, path, ok := strings.Cut(os.Getenv("KVLENS_MUTANT"), "=")
+	if ok {
+		lib.Source = func(file string) ([]byte, error) {
+			if file == name {
+				return os.ReadFile(path)
+			}
+			return shaders.Text(file)
+		}
+	}
+	return lib
 }

@@ -17,6 +17,8 @@ type Library struct {
 	// Plain chooses the variants without workgroup barriers, which suit software adapters, where a barrier costs more
 	// than it saves. NewLibrary sets it for those.
 	Plain bool
+	// Source gives the texts of shaders, by file name, where others than the embedded ones are to be tried.
+	Source func(name string) ([]byte, error)
 	// Progress hears of every compiled pipeline; it may be nil.
 	Progress func(done, total int)
 }
@@ -42,7 +44,7 @@ func (l *Library) compile(variants ...shaders.Variant) error {
 		if l.pipelines[label] != nil || missing[label] != nil {
 			continue
 		}
-		s, err := shaders.Assemble(v)
+		s, err := shaders.Assemble(v, l.Source)
 		if err != nil {
 			return fmt.Errorf("webgpu: %w", err)
 		}

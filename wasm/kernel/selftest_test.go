@@ -21,7 +21,7 @@ func TestSelfTest(t *testing.T) {
 	_, before := dev.Live()
 	led := new(cache.Ledger)
 	for _, plain := range []bool{true, false} {
-		lib := kernel.NewLibrary(dev)
+		lib := newLibrary(dev)
 		lib.Plain = plain
 		if err := lib.SelfTest(context.Background(), ref.NewF64(led), allLayouts...); err != nil {
 			t.Errorf("plain %v: %v", plain, err)
@@ -55,7 +55,7 @@ func TestSelfTestFinds(t *testing.T) {
 		"attend": {"sum += weight;", "sum -= weight;"},
 		"weigh":  {"acc += weight", "acc -= weight"},
 	} {
-		lib := kernel.NewLibrary(&spoiled{dev, kernelName, change[0], change[1]})
+		lib := newLibrary(&spoiled{dev, kernelName, change[0], change[1]})
 		err := lib.SelfTest(context.Background(), ref.NewF64(new(cache.Ledger)), quant.Layout8)
 		var failure *kernel.SelfTestError
 		if !errors.As(err, &failure) || !strings.Contains(failure.Kernel, kernelName) {

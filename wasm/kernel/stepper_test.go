@@ -86,7 +86,7 @@ func (r *rig) decode(m *reftest.Model, id int32) []float32 {
 
 // The recorded steps choose what the sampler chooses from the logits of the same steps run one by one.
 func TestStepper(t *testing.T) {
-	lib := kernel.NewLibrary(gputest.Open(t))
+	lib := newLibrary(gputest.Open(t))
 	for i, c := range []struct {
 		layouts []quant.Layout
 		neox    bool
@@ -166,7 +166,7 @@ func TestStepper(t *testing.T) {
 
 // After a stop id nothing is written, and the cap ends an answer before anything is queued.
 func TestStepperEnds(t *testing.T) {
-	lib := kernel.NewLibrary(gputest.Open(t))
+	lib := newLibrary(gputest.Open(t))
 	m := reftest.NewModel(rand.New(rand.NewPCG(2, 3)), small, 8, quant.Layout8)
 	r := newRig(t, lib, m, 8, cache.F16)
 	s := r.exec.(step.Stepper)

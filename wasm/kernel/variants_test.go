@@ -14,7 +14,7 @@ func TestVariants(t *testing.T) {
 	dev := gputest.Open(t)
 	for _, k := range shaders.Kernels {
 		for _, v := range k.Variants() {
-			s, err := shaders.Assemble(v)
+			s, err := shaders.Assemble(v, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,9 @@ import (
 
 func newBackend(t testing.TB, led *cache.Ledger) step.Backend {
 	t.Helper()
+	if onGPU {
+		return gpuBackend(t, led)
+	}
 	b, err := cpu.New(led, cpu.Options{Float: true})
 	if err != nil {
 		t.Fatal(err)

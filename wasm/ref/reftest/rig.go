@@ -47,17 +47,23 @@ func Load(t testing.TB, b step.Backend, m *Model) step.Exec {
 		return buf
 	}
 	weights := upload(cache.Weights, "weights", m.Data)
-	p := m.Program
+	p := Located(m, weights)
 	p.Rope = upload(cache.Aux, "RoPE", quant.Bytes(m.Rope))
-	p.Ops = nil
-	for _, op := range m.Program.Ops {
-		p.Ops = append(p.Ops, located(op, weights))
-	}
 	exec, err := b.Compile(&p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return exec
+}
+
+// Located is the model's program with its weights in buf.
+func Located(m *Model, buf step.Buffer) step.Program {
+	p := m.Program
+	p.Ops = nil
+	for _, op := range m.Program.Ops {
+		p.Ops = append(p.Ops, located(op, buf))
+	}
+	return p
 }
 
 // located is an operation whose weights are in buf.

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// mutant is a file with one token changed.
+type mutant struct {
+	file     string
+	at       int // byte of the token
+	line     int
+	from, to string
+}
+
+func (m *mutant) apply(text []byte) []byte {
+	return []byte(string(text[:m.at]) + m.to + string(text[m.at+len(m.from):]))
+}
+
+// key names a mutant by what its line says, so that the list of equivalents survives other changes of the file.
+func (m *mutant) key() string { return fmt.Sprintf("%s:%d %s → %s", m.file, m.line, m.from, m.to) }
+
+// tokens are the tokens of WGSL that mutants change, longest first; numbers and names stand for themselves.
+var tokens = regexp.MustCompile(`//[^\n]*|@\w+\([^)]*\)|var<[^>]*>|(?:array|vec\d|bitcast|atomic)<(?:[^<>]|<[^<>]*>)*>|->|` +
+	`<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|\+=|-=|\*=|/=|\|=|[-+*/%<>&|^~]|\d+\.\d+(?:e-?\d+)?|0x[0-9a-f]+u?|\d+u?|\w+`)
+
+// changes are the other operators that each is mistaken for.
+var changes = map[string]string{
+	"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==",
+	"&&": "||", "||": "&&", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|", "+=": "-=", "*=": "+=", "|=": "^=",
+	"max": "min", "min": "max", "true": "false", "false": "true",
+	// Names that stand for each other where there is nothing else to change.
+	"sum": "squares", "x": "y", "w": "k", "scale": "code",
+}
+
+// mutants lists all changes of a file.
+func mutants(file, text string) []mutant {
+	var out []mutant
+	for _, at := range tokens.FindAllStringIndex(text, -1) {
+		from := text[at[0]:at[1]]
+		to, ok := changes[from]
+		if from[0] >= '0' && from[0] <= '9' {
+			to, ok = bump(from), true
+		}
+		if !ok || to == "" {
+			continue
+		}
+		out = append(out, mutant{file, at[0], 1 + strings.Count(text[:at[0]], "\n"), from, to})
+	}
+	return out
+}
+
+// bump is a number and a bit.
+func bump(n string) string {
+	if strings.Contains(n, ".") {
+		v, err := strconv.ParseFloat(n, 64)
+		if err != nil {
+			return ""
+		}
+		return strconv.FormatFloat(v*1.5+1, 'g', -1, 64)
+	}
+	digits := strings.TrimSuffix(n, "u")
+	v, err := strconv.ParseUint(digits, 0, 32)
+	if err != nil || v == 0xffffffff {
+		return ""
+	}
+	return strconv.FormatUint(v+1, 10) + n[len(digits):]
+}
+
+// order spreads the choice over the file: the middle, then the quarters, and so on.
+func order(all []mutant) []mutant {
+	var out []mutant
+	taken := make([]bool, len(all))
+	for parts := 2; len(out) < len(all) && parts <= 4*len(all)+2; parts *= 2 {
+		for i := 1; i < parts; i++ {
+			if at := i * len(all) / parts; !taken[at] {
+				taken[at] = true
+				out = append(out, all[at])
+			}
+		}
+	}
+	for i, m := range all {
+		if !taken[i] {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// equivalents are the mutants that compute the same, each with the reason.
+var equivalents = map[string]string{}
