@@ -12,7 +12,7 @@ JS     := GOOS=js GOARCH=wasm CGO_ENABLED=0
 LAVAPIPE ?= /usr/share/vulkan/icd.d/lvp_icd.$(shell uname -m).json
 
 .DEFAULT_GOAL := help
-.PHONY: help run site serve model test test-go test-gpu test-web e2e check bench size train clean
+.PHONY: help run site serve model test test-go test-gpu test-web mutate e2e check bench size train clean
 
 help:                ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "%-10s %s\n", $$1, $$2}'
@@ -41,13 +41,17 @@ test:                ## run all four levels, after setting up what is missing wh
 test-go:             ## level 0: everything that needs neither a browser nor a GPU
 	CGO_ENABLED=0 go test -timeout 20m ./...
 
-test-gpu:            ## level 1: WebGPU natively, on a software driver
-	@echo "level 1 tests the device layer; this version has no kernels to hold against the reference"
-	KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) go test -count=1 ./wasm/gpu/...
+test-gpu:            ## level 1: WebGPU natively, on a software driver: device, kernels, models
+	KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) go test -count=1 -p 1 ./wasm/gpu/... ./wasm/kernel ./wasm/llama
 
-test-web:            ## level 2: the CPU path against the reference, in a Chromium worker
+test-web:            ## level 2: the CPU path and WebGPU against the reference, in a Chromium worker
 	go run ./web/e2e/worker
 	go run ./web/e2e/worker -nosimd ./wasm/cpu
+	go run ./web/e2e/worker -webgpu ./wasm/gpu ./wasm/kernel
+	go run ./web/e2e/worker -webgpu -run 'Tiny|Teach|Forced|Generate|Sessions|Turns|Cancelled|Ledger' ./wasm/llama
+
+mutate:              ## change the shaders, token by token, and see that the kernel tests notice
+	KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) go run ./web/lab/mutate
 
 e2e: model           ## level 3: the built site in Chromium
 	KVLENS_E2E=1 go test -count=1 -timeout 20m -v ./web/e2e

@@ -145,14 +145,15 @@ func (t *tester) try(m mutant, text []byte) (verdict, string) {
 		cmd := exec.CommandContext(ctx, t.binary, "-test.failfast", "-test.run", suite)
 		cmd.Env = env
 		out, err := cmd.CombinedOutput()
+		late := ctx.Err() != nil
 		cancel()
 		switch {
 		case err == nil:
 			continue
 		case strings.Contains(string(out), "gpu: shader: ") || strings.Contains(string(out), "shaders: "):
 			return invalid, suite
-		case ctx.Err() != nil:
-			return killed, suite + ", which did not end"
+		case late:
+			return killed, strings.TrimSuffix(suite, "$") + ", which did not end"
 		}
 		return killed, strings.TrimSuffix(suite, "$")
 	}
