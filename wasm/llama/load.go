@@ -170,7 +170,13 @@ func (m *Model) Close() {
 	m.slabs = nil
 }
 
-// loader streams tensors through one tile.
+// Streamer is a backend that can take bytes of a file without their passing through Go's memory.
+type Streamer interface {
+	// Stream copies n bytes of f, from byte from on, to dst, and says whether it can: if not, nothing has happened.
+	Stream(dst step.Buffer, off int64, f *weights.File, from, n int64) (bool, error)
+}
+
+// loader streams tensors through one tile, or past it where the backend can do without.
 type loader struct {
 	ctx         context.Context
 	m           *Model
@@ -216,6 +222,12 @@ func (l *loader) tensor(w *matrix, t weights.Tensor, row int) error {
 		if err := l.ctx.Err(); err != nil {
 			return err
 		}
+		if ok, err := l.stream(w, t, row, from, min(rows, t.Rows-from)); ok || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		n := int64(min(rows, t.Rows-from))
 		in := l.tile[:n*src]
 		rest := l.tile[align(n*src, planeAlign):]
@@ -235,11 +247,34 @@ func (l *loader) tensor(w *matrix, t weights.Tensor, row int) error {
 				return err
 			}
 		}
-		l.done += int64(len(in))
-		l.progress(l.done, l.total)
-		l.m.yield()
+		l.passed(int64(len(in)))
 	}
 	return nil
+}
+
+// passed counts bytes of the file.
+func (l *loader) passed(n int64) {
+	l.done += n
+	l.progress(l.done, l.total)
+	l.m.yield()
+}
+
+// stream copies n rows of a tensor whose packed form is that of the file, if the backend can.
+func (l *loader) stream(w *matrix, t weights.Tensor, row, from, n int) (bool, error) {
+	s, ok := l.m.backend.(Streamer)
+	src, _, _ := rowSizes(w, t)
+	if !ok || t.Type != quant.F32 && t.Type != quant.F16 || int64(n)*src%4 != 0 || int64(row+from)*src%4 != 0 {
+		return false, nil
+	}
+	size := int64(n) * src
+	ok, err := s.Stream(w.buf, w.off+int64(row+from)*src, l.f, t.Off+int64(from)*src, size)
+	if err != nil {
+		return ok, fmt.Errorf("%s: %w", t.Name, err)
+	}
+	if ok {
+		l.passed(size)
+	}
+	return ok, nil
 }
 
 // tileRowsOf is how many rows of a tensor pass through the tile at once: a multiple of 4 where there are more tiles

@@ -89,8 +89,23 @@ func openAndCompare(t *testing.T, s *Store, url string, want []byte, progress fu
 	if err != nil || !bytes.Equal(got, want) {
 		t.Fatalf("%d bytes, not the model: %v", len(got), err)
 	}
-	if f, err := m.File(); err != nil || len(f.Tensors) != 3 {
-		t.Errorf("file: %v", err)
+	f, err := m.File()
+	if err != nil || len(f.Tensors) != 3 {
+		t.Fatalf("file: %v", err)
+	}
+	// The same bytes without Go's memory between, from the middle of a page or piece to the middle of another.
+	var past []byte
+	ok, err := f.Values(1000, f.Size-1001, func(array js.Value, from, size int64) error {
+		p := make([]byte, size)
+		js.CopyBytesToGo(p, array.Call("subarray", from, from+size))
+		past = append(past, p...)
+		return nil
+	})
+	if !ok || err != nil || !bytes.Equal(past, want[1000:len(want)-1]) {
+		t.Errorf("values: %v, %d bytes, %v", ok, len(past), err)
+	}
+	if _, err := f.Values(f.Size-3, 4, nil); err == nil {
+		t.Error("values past the end: no error")
 	}
 }
 

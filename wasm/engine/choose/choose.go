@@ -21,7 +21,8 @@ type Chooser struct {
 	Open func(context.Context, gpu.Options) (gpu.Device, error)
 	CPU  func(led *cache.Ledger, float bool) (step.Backend, error)
 	// Answer is how long the platform may take to come up with an adapter, and again with a device; Test how long the
-	// self-test may take. A device that takes longer counts as silent. 0 means 5 and 60 seconds.
+	// self-test may take. A device that takes longer counts as silent. 0 means 5 seconds and a minute, or five minutes
+	// on a software adapter.
 	Answer, Test time.Duration
 }
 
@@ -88,7 +89,11 @@ func (c *Chooser) webgpu(ctx context.Context, w core.Wish, led *cache.Ledger, fa
 
 // test runs the self-test. Closing a device that does not answer ends what waits for it.
 func (c *Chooser) test(ctx context.Context, lib *kernel.Library, w core.Wish) error {
-	ctx, cancel := context.WithTimeout(ctx, orElse(c.Test, time.Minute))
+	limit := time.Minute
+	if lib.Plain {
+		limit *= 5
+	}
+	ctx, cancel := context.WithTimeout(ctx, orElse(c.Test, limit))
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {

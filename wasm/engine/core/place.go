@@ -140,11 +140,11 @@ func pace(ctx context.Context, m *llama.Model) (time.Duration, error) {
 	return took, nil
 }
 
-// types are the types of a file's weights.
+// types are the types of a file's matrices. Vectors always have the same.
 func types(f *weights.File) []quant.Type {
 	var list []quant.Type
 	for _, t := range f.Tensors {
-		if !slices.Contains(list, t.Type) {
+		if t.Rows > 1 && !slices.Contains(list, t.Type) {
 			list = append(list, t.Type)
 		}
 	}

@@ -39,7 +39,7 @@ type Config struct {
 type Wish struct {
 	Backend string       // name, "" for whichever is best
 	Float   bool         // f32 activations on the CPU path
-	Types   []quant.Type // of the model's weights, each once
+	Types   []quant.Type // of the model's matrices, each once
 }
 
 // engine serves one connection.
