@@ -86,6 +86,13 @@ func TestMetadata(t *testing.T) {
 			}
 		}
 	}
+	// unname takes a token's name away, and has only one merge.
+	unname := func(id int, merge string) func(fake) {
+		return func(f fake) {
+			f[p+"tokens"].([]string)[id] = "zz"
+			f[p+"merges"] = []string{merge}
+		}
+	}
 	for _, tt := range []struct {
 		name   string
 		change func(fake)
@@ -108,6 +115,8 @@ func TestMetadata(t *testing.T) {
 		{"merge of nothing", set("merges", []string{" a"}), p + "merges"},
 		{"merge left unknown", set("merges", []string{"ca b"}), p + "merges"},
 		{"merge right unknown", set("merges", []string{"a cb"}), p + "merges"},
+		{"merge only left unknown", unname(256, "ab c"), p + "merges"},
+		{"merge only right unknown", unname(257, "a bc"), p + "merges"},
 		{"merge into unknown", set("merges", []string{"c a"}), p + "merges"},
 		{"merge of a control token", set("merges", []string{"<|end|> a"}), p + "merges"},
 		{"merge outside the alphabet", set("merges", []string{"a 好"}), p + "merges"},
