@@ -34,6 +34,7 @@ type visitor struct {
 type state struct {
 	Phase, Lang, Backend, Model, Mode string
 	Opened                            bool
+	Draft                             struct{ Question string }
 	Turns                             []struct {
 		Asked, Text, Reason     string
 		Pieces, Tokens          int
@@ -71,8 +72,14 @@ const keepWorkers = `{
 // open starts a browser for the site; it is not there yet.
 func open(t *testing.T, h *host, lang string, width, height int) *visitor {
 	t.Helper()
+	return openWith(t, h, lang, browser.Options{Width: width, Height: height})
+}
+
+func openWith(t *testing.T, h *host, lang string, o browser.Options) *visitor {
+	t.Helper()
+	width, height := o.Width, o.Height
 	// Not the test's own context: that ends before the cleanup, which looks at the page once more.
-	b, err := browser.Start(context.Background(), browser.Options{Width: width, Height: height})
+	b, err := browser.Start(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

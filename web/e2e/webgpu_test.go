@@ -1,0 +1,97 @@
+//go:build !js
+
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"kvlens/web/e2e/browser"
+)
+
+// software is a Chromium whose graphics adapter is a program.
+var software = browser.Options{Width: 1440, Height: 900, Flags: map[string]any{
+	"enable-unsafe-webgpu": true, "use-webgpu-adapter": "swiftshader",
+}}
+
+// TestSoftwareAdapter: where the adapter is a program, the page takes the CPU path and says so; with ?backend=webgpu it
+// takes the adapter, which gives the same answer.
+func TestSoftwareAdapter(t *testing.T) {
+	needBrowser(t)
+	v := openWith(t, startHost(t), "en", software)
+	v.load("")
+	answer := v.builtIn()
+	v.why("cpu", "software")
+	v.load("&backend=webgpu")
+	s := v.wait("the built-in model on WebGPU", 2*time.Minute, `s.phase === "idle" && s.opened`)
+	t.Logf("WebGPU: %d bytes of WASM memory", s.Memory.Reserved)
+	v.why("webgpu", "asked")
+	if again := v.ask("run"); again != answer {
+		t.Errorf("WebGPU answers %q, the CPU path %q", again, answer)
+	}
+	v.shot("webgpu")
+	v.clean()
+}
+
+// why checks the backend and the reason for it.
+func (v *visitor) why(backend, reason string) {
+	v.Helper()
+	got := eval[string](v, `window.kvlens.state().backend + " " + window.kvlens.state().backendWhy`)
+	if got != backend+" "+reason {
+		v.Errorf("backend and reason are %q, want %q", got, backend+" "+reason)
+	}
+}
+
+// destroyable lets a test destroy the worker's device, the way a driver's reset would: when the device is asked for its
+// nth result from now on. One is the logits of the prompt, then each token is one, and four are under way at a time, so
+// that the sixth is asked for once the first token is there.
+const destroyable = `{
+	let device, left = 0;
+	const request = GPUAdapter.prototype.requestDevice, map = GPUBuffer.prototype.mapAsync;
+	GPUAdapter.prototype.requestDevice = async function (...a) { return device = await request.apply(this, a); };
+	GPUBuffer.prototype.mapAsync = function (...a) {
+		const result = map.apply(this, a);
+		if (--left === 0) device.destroy();
+		return result;
+	};
+	self.addEventListener("message", ({data}) => { if (data === "destroy") left = 6; });
+}
+`
+
+// TestDeviceDestroyed: a device that goes in the middle of an answer comes back by itself; the answer is the same, the
+// reader is told, and the next answer is WebGPU's again.
+func TestDeviceDestroyed(t *testing.T) {
+	needBrowser(t)
+	h := startHost(t)
+	h.change = func(name string, body []byte) []byte {
+		if name == "web/engine.js" {
+			return append([]byte(destroyable), body...)
+		}
+		return body
+	}
+	v := openWith(t, h, "en", software)
+	v.load("&backend=webgpu")
+	v.wait("the built-in model on WebGPU", 2*time.Minute, `s.phase === "idle" && s.opened`)
+	question := v.state().Draft.Question
+	want := v.ask("run")
+	again := func() string {
+		v.click("again")
+		v.wait("an empty conversation", 10*time.Second, `s.turns.length === 0 && s.memory.stored === 0`)
+		v.fill("question", question)
+		return v.ask("run")
+	}
+	eval[bool](v, `(window.testWorkers.at(-1).postMessage("destroy"), true)`)
+	if got := again(); got != want {
+		t.Errorf("with the device destroyed in its midst the answer is %q, without %q", got, want)
+	}
+	v.why("webgpu", "asked")
+	if n := eval[int](v, `window.kvlens.state().notices`); n != 1 {
+		t.Errorf("the reader gets %d notices, want 1", n)
+	}
+	v.shot("destroyed")
+	if got := again(); got != want {
+		t.Errorf("afterwards the answer is %q, want %q", got, want)
+	}
+	v.why("webgpu", "asked")
+	v.clean()
+}
