@@ -41,8 +41,8 @@ test:                ## run all four levels, after setting up what is missing wh
 test-go:             ## level 0: everything that needs neither a browser nor a GPU
 	CGO_ENABLED=0 go test -timeout 20m ./...
 
-test-gpu:            ## level 1: WebGPU natively, on a software driver: device, kernels, models
-	KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) go test -count=1 -p 1 ./wasm/gpu/... ./wasm/kernel ./wasm/llama
+test-gpu:            ## level 1: the WebGPU device and every kernel against the reference, on a software driver
+	KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) go test -count=1 -timeout 20m ./wasm/gpu/... ./wasm/kernel/...
 
 test-web:            ## level 2: the CPU path and WebGPU against the reference, in a Chromium worker
 	go run ./web/e2e/worker
