@@ -95,3 +95,72 @@ func TestDeviceDestroyed(t *testing.T) {
 	v.why("webgpu", "asked")
 	v.clean()
 }
+
+// TestWeightsPastGo: on WebGPU the weights of SmolLM2 go to the device and never lie in Go's memory.
+func TestWeightsPastGo(t *testing.T) {
+	needBrowser(t)
+	v := openWith(t, startHost(t), "en", software)
+	v.load("&backend=webgpu")
+	v.wait("the built-in model on WebGPU", 2*time.Minute, `s.phase === "idle" && s.opened`)
+	v.choose("smollm2-135m-instruct")
+	s := v.wait("SmolLM2 on WebGPU", 10*time.Minute, `s.phase === "idle" && s.mode === "chat"`)
+	v.why("webgpu", "asked")
+	weights := int64(0)
+	for _, r := range s.Memory.Rows {
+		if r.Kind == "weights" {
+			weights = r.Allocated
+		}
+	}
+	t.Logf("%d bytes of weights, %d bytes of WASM memory", weights, s.Memory.Reserved)
+	if weights < 90<<20 || s.Memory.Reserved > weights/2 {
+		t.Errorf("%d bytes of weights, %d bytes of WASM memory, want less than half", weights, s.Memory.Reserved)
+	}
+	v.clean()
+}
+
+// hidden hides what an adapter says of itself, so that a program counts as a real one.
+const hidden = `Object.defineProperty(GPUAdapter.prototype, "info", {value: undefined});`
+
+// TestAdapters: whatever an adapter does, the model answers, and the page names the reason for where it runs.
+func TestAdapters(t *testing.T) {
+	needBrowser(t)
+	v := openWith(t, startHost(t), "en", software)
+	for _, c := range []struct{ name, script, query, backend, why string }{
+		{"none", `GPU.prototype.requestAdapter = async () => null;`, "", "cpu", "no-adapter"},
+		{"silent", `GPU.prototype.requestAdapter = () => new Promise(() => {});`, "", "cpu", "silent"},
+		{"no device", hidden + `GPUAdapter.prototype.requestDevice = async () => { throw new Error("no"); };`, "", "cpu", "no-device"},
+		{"says nothing of itself", hidden, "", "cpu", "race"},
+		{
+			"wrong numbers", hidden + `{
+				const make = GPUDevice.prototype.createShaderModule;
+				GPUDevice.prototype.createShaderModule = function (d) {
+					return make.call(this, {...d, code: d.code.replaceAll("inverseSqrt(", "1.1 * inverseSqrt(")});
+				};
+			}`, "", "cpu", "self-test",
+		},
+		{
+			"least limits", `{
+				const make = GPUAdapter.prototype.requestDevice;
+				GPUAdapter.prototype.requestDevice = function () { return make.call(this); };
+			}`, "&backend=webgpu", "webgpu", "asked",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := startHost(t)
+			h.change = func(name string, body []byte) []byte {
+				if name == "web/engine.js" {
+					return append([]byte(c.script+"\n"), body...)
+				}
+				return body
+			}
+			v.T, v.host = t, h
+			v.load(c.query)
+			v.wait("the built-in model", 2*time.Minute, `s.phase === "idle" && s.opened`)
+			v.why(c.backend, c.why)
+			if answer := v.ask("run"); answer == "" {
+				t.Error("there is no answer")
+			}
+		})
+	}
+	v.T = t
+}
