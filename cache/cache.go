@@ -24,8 +24,8 @@ type Cache struct {
 // the ledger already, as [Free], entered by who allocated them; pages take them from there and return them (see
 // [Ledger]). The page tables are the cache's own and enter as [Aux].
 func New(g Geometry, capBytes int64, led *Ledger) (*Cache, error) {
-	if capBytes < 0 || capBytes > maxArena {
-		return nil, fmt.Errorf("cache: new: cap of %d bytes: want 0…%d", capBytes, int64(maxArena))
+	if capBytes < 0 || capBytes > MaxCap {
+		return nil, fmt.Errorf("cache: new: cap of %d bytes: want 0…%d", capBytes, int64(MaxCap))
 	}
 	g = g.WithPages(capBytes)
 	if err := g.check(); err != nil {

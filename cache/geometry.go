@@ -47,8 +47,8 @@ const (
 	// Pages have widePage lanes, unless the cap buys so few slots a list that whole pages would waste much of it.
 	widePage, narrowPage, fewSlots = 8, 2, 64
 
-	// Page tables count 4-byte words in 32 bits, which bounds the arena.
-	maxArena = 4 << 32
+	// MaxCap is the largest arena in bytes: page tables count 4-byte words in 32 bits.
+	MaxCap = 4 << 32
 
 	// Bounds of a model's shape, far above any real one, that keep the arithmetic of sizes within 64 bits.
 	maxLists, maxHeadDim = 1 << 20, 1 << 16
@@ -112,7 +112,7 @@ func (g Geometry) FullTokens(capBytes int64) int {
 		return 0
 	}
 	// A token takes at least 12 bytes of each list, so that the search ends below capBytes.
-	capBytes = min(capBytes, maxArena)
+	capBytes = min(capBytes, MaxCap)
 	return sort.Search(int(capBytes), func(n int) bool { return g.FullBytes(n+1) > capBytes })
 }
 

@@ -288,6 +288,12 @@ func TestTooLargeForTheDevice(t *testing.T) {
 	if _, err := m.NewSession(SessionOptions{Cap: 17408 + 16}); !errors.Is(err, step.ErrMemory) {
 		t.Errorf("the session gave %v", err)
 	}
+	b.max = 0 // no limit of the device: page tables have one
+	for _, o := range []SessionOptions{{Cap: cache.MaxCap + 16}, {Tokens: 1 << 40}, {Tokens: math.MaxInt}} {
+		if _, err := m.NewSession(o); !errors.Is(err, step.ErrMemory) {
+			t.Errorf("a session of %+v gave %v", o, err)
+		}
+	}
 	if led.Rows() != before {
 		t.Errorf("the ledger went from %+v to %+v", before, led.Rows())
 	}

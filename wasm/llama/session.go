@@ -60,8 +60,12 @@ func (m *Model) NewSession(o SessionOptions) (*Session, error) {
 		}
 		geo, size = sizeFor(geo, tokens)
 	}
-	if limit := m.backend.Info().MaxBuffer; limit > 0 && size > limit {
-		return nil, fmt.Errorf("llama: session: %w: a cap of %d bytes, the device allows %d", step.ErrMemory, size, limit)
+	limit := int64(cache.MaxCap)
+	if n := m.backend.Info().MaxBuffer; n > 0 {
+		limit = min(limit, n)
+	}
+	if size > limit { // before so much is asked for: running out of memory ends a Go program
+		return nil, fmt.Errorf("llama: session: %w: a cap of %d bytes, at most %d are possible", step.ErrMemory, size, limit)
 	}
 	arena, err := m.backend.Alloc(cache.Free, "arena", size)
 	if err != nil {
