@@ -2,7 +2,8 @@
 // online softmax (Milakov and Gimelshein, 2018): one pass over keys and values, no row of logits.
 //
 // Shapes: q, a [n][heads·dim]; kv both [prompt rows][kv_heads·dim]. PAIRS = dim/2.
-// Grid: one thread for a head of a row, x over both. The head runs fastest, so that neighbours read the same keys.
+// Grid: x, y over heads and rows, LANES threads each, which take every LANES-th key. The head runs faster than the row,
+// so that neighbours read the same keys.
 const PAIRS: u32 = 1u;
 
 struct Params {
@@ -25,6 +26,7 @@ struct Params {
 //!include lib/grid.wgsl
 //!include lib/pages.wgsl
 //!include lib/lanes.wgsl
+//!include lib/{merge}.wgsl
 
 var<private> query: array<vec2<f32>, PAIRS>;
 var<private> acc: array<vec2<f32>, PAIRS>;
@@ -49,14 +51,13 @@ fn weigh(logit: f32) -> f32 {
 @compute @workgroup_size(GROUP)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let n = thread(id, groups);
-  let h = n % p.heads;
-  let t = n / p.heads;
-  if (t >= session[ROWS]) {
-    return;
-  }
+  let lane = n % LANES;
+  let h = n / LANES % p.heads;
+  // Threads past the last row do its work once more: all of a workgroup meet at the barriers of the merge.
+  let t = min(n / LANES / p.heads, session[ROWS] - 1u);
   let kv_head = h / (p.heads / p.kv_heads);
   let list = p.layer * p.kv_heads + kv_head;
-  let at = n * p.dim;
+  let at = (t * p.heads + h) * p.dim;
   for (var i = 0u; i < PAIRS; i++) {
     query[i] = vec2<f32>(q[at + 2u * i], q[at + 2u * i + 1u]) * p.scale;
     acc[i] = vec2<f32>(0.0, 0.0);
@@ -64,7 +65,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   top = LOWEST;
   sum = 0.0;
   let count = session[ring_at(list) + 1u];
-  for (var slot = 0u; slot < count; slot++) {
+  for (var slot = lane; slot < count; slot += LANES) {
     if (arena[position_at(list, slot)] > session[LAST]) {
       continue;
     }
@@ -80,7 +81,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     }
   }
   let fresh = select(session[FROM] + t + 1u, 0u, session[STORED] != 0u);
-  for (var j = 0u; j < fresh; j++) {
+  for (var j = lane; j < fresh; j += LANES) {
     let key = (j * p.kv_heads + kv_head) * p.dim;
     var logit = 0.0;
     for (var i = 0u; i < PAIRS; i++) {
@@ -92,12 +93,5 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
       acc[i] += weight * vec2<f32>(kv[value + 2u * i], kv[value + 2u * i + 1u]);
     }
   }
-  for (var i = 0u; i < PAIRS; i++) {
-    var out = vec2<f32>(0.0, 0.0);
-    if (sum > 0.0) {
-      out = acc[i] / sum;
-    }
-    a[at + 2u * i] = out.x;
-    a[at + 2u * i + 1u] = out.y;
-  }
+  write_row(at, id.x % GROUP);
 }

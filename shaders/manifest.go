@@ -44,7 +44,10 @@ var Kernels = []Kernel{
 	},
 	{Name: "rope"},
 	{Name: "store", Consts: map[string][]string{"RECORDED": booleans, "KEY_F16": booleans, "VALUE_F16": booleans}},
-	{Name: "attend", Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans, "VALUE_F16": booleans}},
+	{
+		Name: "attend", Includes: map[string][]string{"merge": {"alone", "merge"}},
+		Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans, "VALUE_F16": booleans},
+	},
 	{Name: "score", Consts: map[string][]string{"KEY_F16": booleans}},
 	{Name: "weigh", Includes: map[string][]string{"top": {"top", "top_lanes"}}, Consts: map[string][]string{"VALUE_F16": booleans}},
 	{Name: "reduce", Consts: map[string][]string{"SPLITS": splits}},

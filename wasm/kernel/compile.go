@@ -345,15 +345,18 @@ func (e *exec) attend(layer int) *operation {
 	scale := float(float32(1 / math.Sqrt(float64(s.HeadDim))))
 	shape := []uint32{uint32(layer), uint32(s.Heads), uint32(s.KVHeads), uint32(s.HeadDim), scale}
 	out := &operation{kind: attending, layer: layer}
-	e.add(&out.nodes, node{
-		variant: shaders.Variant{Kernel: "attend", Consts: map[string]string{"PAIRS": strconv.Itoa(s.HeadDim/2) + "u"}},
-		pages:   true,
-		threads: func(rows int) int { return rows * s.Heads },
-	}, shape...)
-	parts, top := e.splits(), "top_lanes"
+	parts, top, merge, lanes := e.splits(), "top_lanes", "merge", 16
 	if e.b.lib.Plain {
-		top = "top"
+		top, merge, lanes = "top", "alone", 1
 	}
+	e.add(&out.nodes, node{
+		variant: shaders.Variant{
+			Kernel: "attend", Includes: map[string]string{"merge": merge},
+			Consts: map[string]string{"PAIRS": strconv.Itoa(s.HeadDim/2) + "u"},
+		},
+		pages:   true,
+		threads: func(rows int) int { return rows * s.Heads * lanes },
+	}, shape...)
 	grid := func() (x, y int) { return parts, s.Heads }
 	e.add(&out.stored, node{variant: shaders.Variant{Kernel: "score"}, pages: true, grid: grid}, shape...)
 	e.add(&out.stored, node{
