@@ -37,6 +37,18 @@ func TestRefusals(t *testing.T) {
 	broken := fmt.Sprintf(`{"format":1,"id":"x","name":"x","licence":"x","source":"x","size":1000,"sha256":"%[1]s",`+
 		`"parts":[{"name":"junk.gguf","size":1000,"sha256":"%[1]s"}],"prompt":{"mode":"chat"}}`, hash)
 
+	// The built-in model has no chat template.
+	manifest, err := os.ReadFile(builtIn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(builtIn), "teach-q8_0.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("teach-q8_0.gguf", string(data))
+	chat := strings.Replace(string(manifest), `"story"`, `"chat"`, 1)
+
 	p := newPage(t, hooks{})
 	p.ask(ask(evening)).fails(proto.CodeBadRequest, "model")
 	p.ask(proto.Reset{}).fails(proto.CodeBadRequest, "model")
@@ -50,6 +62,7 @@ func TestRefusals(t *testing.T) {
 		{proto.Open{Manifest: write("empty.json", "{}")}, proto.CodeManifest, []string{"format"}},
 		{proto.Open{Manifest: write("broken.json", broken)}, proto.CodeFormat, []string{"magic"}},
 		{proto.Open{Manifest: write("hash.json", strings.ReplaceAll(broken, hash[:4], "0000"))}, proto.CodeHash, []string{"junk.gguf"}},
+		{proto.Open{Manifest: write("chat.json", chat)}, proto.CodeFormat, []string{"tokenizer.chat_template"}},
 		{proto.Open{Manifest: builtIn, Backend: "webgpu"}, proto.CodeBackend, nil},
 		{proto.Open{Manifest: builtIn, Memory: proto.Memory{Recipe: "magic"}}, proto.CodeBadRequest, []string{"recipe"}},
 		{proto.Open{Manifest: builtIn, Memory: proto.Memory{Cap: math.MaxUint64}}, proto.CodeBadRequest, []string{"cap"}},
@@ -59,7 +72,7 @@ func TestRefusals(t *testing.T) {
 	}
 	p.ask(proto.Open{Manifest: builtIn}).ok()
 	p.ask(proto.Open{Manifest: builtIn}).fails(proto.CodeBadRequest, "model")
-	p.ask(proto.SetMemory{Memory: proto.Memory{Cap: 1 << 62}}).fails(proto.CodeBadRequest, "cap")
+	p.ask(proto.SetMemory{Memory: proto.Memory{Cap: 1<<30 + 1}}).fails(proto.CodeBadRequest, "cap")
 
 	nan := float32(math.NaN())
 	for _, c := range []struct {
