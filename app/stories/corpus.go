@@ -22,12 +22,20 @@ type Mark struct {
 	Role   Role
 	Source []Span // where it was told: the value, and the keys behind it where they come last; empty when untold
 	Via    []Span // where the first of two steps leads
+	Keys   []Span // of the fact, in the question
+}
+
+// Told is a fact that a document tells.
+type Told struct {
+	Value Span
+	Keys  []Span // where a pronoun stands for the first, it is where the name was told last
 }
 
 // Document is a text for training: a story with questions and answers in it. All marks are in order.
 type Document struct {
 	Lang, Text string
 	Marks      []Mark
+	Facts      []Told
 }
 
 // Share of the documents that are tales and lists; the rest are facts. Lists are more at the start of training.
@@ -47,7 +55,7 @@ func NewDocument(corpus, i uint64, lang string, words int) Document {
 	default:
 		d.facts()
 	}
-	return Document{Lang: lang, Text: d.b.String(), Marks: d.marks}
+	return Document{Lang: lang, Text: d.b.String(), Marks: d.marks, Facts: d.all}
 }
 
 // draft is a document being written.
@@ -60,7 +68,9 @@ type draft struct {
 
 	told  []*told
 	byID  map[string]*told
+	all   []Told
 	named string // whom a pronoun would mean
+	name  Span   // and where that name stands
 }
 
 // told is a fact that stands in the document.
@@ -199,18 +209,42 @@ func (d *draft) tellIn(f fact, templates []string) {
 	}
 	at := d.sentence(s.text).From
 	t := &told{fact: f, source: []Span{s.value.shift(at)}}
-	if s.key.From > s.value.To {
-		t.source = append(t.source, s.key.shift(at))
+	d.note(s, at)
+	if key := s.key(); key.From > s.value.To {
+		t.source = append(t.source, key.shift(at))
 	} else {
 		t.prefix = strings.TrimSuffix(s.text[:s.value.From], " ")
 	}
 	switch f.rel {
 	case Meal, Pet, Home, Owner:
 		d.named = f.k1.en
+		if s.pronoun.To == 0 {
+			d.name = s.keys[0].shift(at)
+		}
 	case Place, Finder: // they may name somebody else
 		d.named = ""
 	}
 	d.remember(t)
+}
+
+// note adds a told fact to the document's list.
+func (d *draft) note(s filled, at int) {
+	keys := shifted(s.keys, at)
+	if s.pronoun.To > 0 {
+		keys = append([]Span{d.name}, keys...)
+	}
+	d.all = append(d.all, Told{s.value.shift(at), keys})
+}
+
+// shifted are the keys that there are.
+func shifted(keys [2]Span, at int) []Span {
+	var out []Span
+	for _, k := range keys {
+		if k.To > 0 {
+			out = append(out, k.shift(at))
+		}
+	}
+	return out
 }
 
 func (d *draft) remember(t *told) {
@@ -237,12 +271,13 @@ func (d *draft) tellList() bool {
 	at := d.sentence(text).From
 	for i, f := range list {
 		t := &told{fact: f, source: []Span{spans[i].value.shift(at)}}
-		if spans[i].key.From > spans[i].value.From {
-			t.source = append(t.source, spans[i].key.shift(at))
+		if key := spans[i].key(); key.From > spans[i].value.From {
+			t.source = append(t.source, key.shift(at))
 		}
+		d.note(spans[i], at)
 		d.remember(t)
 	}
-	d.named = f.k1.en
+	d.named, d.name = f.k1.en, spans[0].keys[0].shift(at)
 	return true
 }
 
@@ -300,8 +335,10 @@ func (d *draft) askUntold(rel Relation) bool {
 	return false
 }
 
-func (d *draft) exchange(question, answer string, m Mark) {
-	d.put(d.p.ask + question + d.p.answer)
+func (d *draft) exchange(question filled, answer string, m Mark) {
+	d.put(d.p.ask)
+	m.Keys = shifted(question.keys, d.put(question.text).From)
+	d.put(d.p.answer)
 	d.reply(answer, m)
 }
 

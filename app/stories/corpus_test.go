@@ -215,3 +215,49 @@ func TestLexiconHasEveryWordOnce(t *testing.T) {
 		}
 	}
 }
+
+// Keys name the fact: those of a told fact stand in its sentence or, for a pronoun, where the name stood before; those of a
+// mark stand in its question.
+func TestKeysStandWhereTheyShould(t *testing.T) {
+	before := 0
+	eachDocument(250, func(lang string, d Document) {
+		p := phrasesOf(lang)
+		for _, f := range d.Facts {
+			if len(f.Keys) == 0 || len(f.Keys) > 2 {
+				t.Fatalf("%q has %d keys", f.Value.In(d.Text), len(f.Keys))
+			}
+			start := strings.LastIndex(d.Text[:f.Value.From], p.stop) + 1
+			for i, k := range f.Keys {
+				if k.From >= k.To || k.From < f.Value.To && k.To > f.Value.From {
+					t.Fatalf("the key %v of the value %v in %q", k, f.Value, d.Text)
+				}
+				if k.To < start {
+					before++
+					if i > 0 || !isName(lang, k.In(d.Text)) {
+						t.Fatalf("the key %q stands in another sentence than %q of %q", k.In(d.Text), f.Value.In(d.Text), d.Text)
+					}
+				}
+			}
+		}
+		for _, m := range d.Marks {
+			for _, k := range m.Keys {
+				asked := strings.LastIndex(d.Text[:m.From], p.ask)
+				if k.From < asked || k.To > m.From {
+					t.Fatalf("the key %q does not stand in the question of %q", k.In(d.Text), m.In(d.Text))
+				}
+			}
+		}
+	})
+	if before < 10 {
+		t.Errorf("only %d pronouns were met", before)
+	}
+}
+
+func isName(lang, s string) bool {
+	for _, n := range names {
+		if n.in(lang) == s {
+			return true
+		}
+	}
+	return false
+}

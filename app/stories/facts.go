@@ -184,10 +184,20 @@ func (w *writer) value(f fact, split Split) string {
 	return f.owned[0].in(w.lang) + w.p.space + f.owned[1].in(w.lang)
 }
 
-// filled is a sentence and where the value and the last key stand in it; a span is empty where the sentence has none.
+// filled is a sentence and where the value and the keys stand in it; a span is empty where the sentence has none.
 type filled struct {
-	text       string
-	value, key Span
+	text    string
+	value   Span
+	keys    [2]Span
+	pronoun Span // stands for the first key
+}
+
+// key is the key that comes last.
+func (f filled) key() Span {
+	if f.keys[1].To > f.keys[0].To {
+		return f.keys[1]
+	}
+	return f.keys[0]
 }
 
 // fill writes a template: its names are looked up in bind first and drawn from the lexicon otherwise.
@@ -215,8 +225,12 @@ func (w *writer) fill(template string, bind map[string]string) filled {
 		switch name {
 		case "v":
 			out.value = span
-		case "1", "2":
-			out.key = span
+		case "1":
+			out.keys[0] = span
+		case "2":
+			out.keys[1] = span
+		case "p":
+			out.pronoun = span
 		}
 		b.WriteString(text)
 	}
@@ -240,12 +254,12 @@ func (w *writer) tell(f fact, templates []string) filled {
 }
 
 // question asks for a fact.
-func (w *writer) question(f fact, split Split) string {
+func (w *writer) question(f fact, split Split) filled {
 	t := w.p.facts[f.rel].ask
 	if split == NewWordings {
 		t = w.p.facts[f.rel].heldAsk
 	}
-	return w.fill(pick(w.r, t), w.bind(f)).text
+	return w.fill(pick(w.r, t), w.bind(f))
 }
 
 // filler is a sentence that tells nothing anyone asks for.
@@ -260,6 +274,7 @@ func (w *writer) meals(list []fact) (string, []filled) {
 func (w *writer) mealList(list []fact, timesFirst bool) (string, []filled) {
 	var b strings.Builder
 	spans := make([]filled, len(list))
+	var eater Span
 	put := func(s string) Span { b.WriteString(s); return Span{b.Len() - len(s), b.Len()} }
 	for i, f := range list {
 		name, time := f.k1.in(w.lang), f.k2.in(w.lang)
@@ -271,32 +286,35 @@ func (w *writer) mealList(list []fact, timesFirst bool) (string, []filled) {
 		switch {
 		case w.lang == "zh":
 			if i == 0 {
-				put(name)
+				eater = put(name)
 			}
-			spans[i].key = put(time)
+			spans[i].keys[1] = put(time)
 			put("吃了")
 			spans[i].value = put(f.value)
 		case timesFirst:
 			if i == 0 {
-				spans[i].key = put(strings.ToUpper(time[:1]) + time[1:])
-				put(", " + name + " ate ")
+				spans[i].keys[1] = put(strings.ToUpper(time[:1]) + time[1:])
+				put(", ")
+				eater = put(name)
+				put(" ate ")
 			} else {
-				spans[i].key = put(time)
+				spans[i].keys[1] = put(time)
 				put(" ")
 			}
 			spans[i].value = put(f.value)
 		default:
 			if i == 0 {
-				put(name + " ate ")
+				eater = put(name)
+				put(" ate ")
 			}
 			spans[i].value = put(f.value)
 			put(" ")
-			spans[i].key = put(time)
+			spans[i].keys[1] = put(time)
 		}
 	}
 	put(w.p.stop)
 	for i := range spans {
-		spans[i].text = b.String()
+		spans[i].text, spans[i].keys[0] = b.String(), eater
 	}
 	return b.String(), spans
 }

@@ -102,7 +102,7 @@ type plan struct {
 func (w *writer) plan(s Spec) plan {
 	f := w.fact(s.Kind.Relation, s.Split)
 	words := w.p.facts[s.Kind.Relation]
-	p := plan{question: w.question(f, s.Split), answer: f.value, taken: map[string]bool{f.id(): true}}
+	p := plan{question: w.question(f, s.Split).text, answer: f.value, taken: map[string]bool{f.id(): true}}
 	templates := words.tell
 	if s.Split == NewWordings {
 		templates = words.held
@@ -124,7 +124,7 @@ func (w *writer) plan(s Spec) plan {
 		owner := w.fact(Owner, s.Split)
 		owner.owned = [2]word{f.k1, f.k2}
 		owner.value = w.value(owner, s.Split)
-		p.question = w.question(owner, s.Split)
+		p.question = w.question(owner, s.Split).text
 		p.before = w.tell(owner, w.p.facts[Owner].tell).text
 		p.taken[owner.id()], p.taken[owner.value] = true, true
 	case List:
@@ -133,13 +133,13 @@ func (w *writer) plan(s Spec) plan {
 		for i, o := range list {
 			p.taken[o.id()] = true
 			if o.k2 == f.k2 {
-				p.main, p.value, p.key = text, spans[i].value, spans[i].key
+				p.main, p.value, p.key = text, spans[i].value, spans[i].key()
 			}
 		}
 		return p
 	}
 	t := w.tell(f, templates)
-	p.main, p.value, p.key = t.text, t.value, t.key
+	p.main, p.value, p.key = t.text, t.value, t.key()
 	return p
 }
 

@@ -41,7 +41,7 @@ func New(lang string, seed uint64, words int) Story {
 	}
 	s.Text = strings.Join(text, w.p.space)
 	for _, i := range w.r.Perm(len(told))[:3] {
-		s.Asks = append(s.Asks, Ask{w.question(told[i], Known), told[i].value})
+		s.Asks = append(s.Asks, Ask{w.question(told[i], Known).text, told[i].value})
 	}
 	return s
 }

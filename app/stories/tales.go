@@ -44,7 +44,7 @@ func (d *draft) tales() {
 			if at := strings.Index(d.b.String()[start:], answer); at >= 0 {
 				source = []Span{{start + at, start + at + len(answer)}}
 			}
-			d.exchange(d.fill(form.asks[i].question, bind).text, answer, Mark{Role: Answer, Source: source})
+			d.exchange(d.fill(form.asks[i].question, bind), answer, Mark{Role: Answer, Source: source})
 		}
 		length = d.words - begun
 	}

@@ -26,7 +26,7 @@ func XiaoMing(lang string) []Needle {
 			for i, f := range meals {
 				out = append(out, Needle{
 					Lang: lang, Kind: Kind{Meal, List}, Text: text, Question: w.fill(w.p.facts[Meal].ask[0], w.bind(f)).text, Answer: f.value,
-					Value: spans[i].value, Sentence: Span{0, len(text)}, Key: spans[i].key,
+					Value: spans[i].value, Sentence: Span{0, len(text)}, Key: spans[i].key(),
 				})
 			}
 		}

@@ -25,6 +25,9 @@ CHINESE = 0.45
 
 # What is planted. Heads that begin at fixed distances:
 OFFSETS = {0: {0: (1, 2, 3), 1: (4, 5, 6)}, 1: {0: (2, 4, 7)}}
+# Heads that are taught to bind: from a value to its keys and from the place of an answer to the keys in the question, the first
+# head of the group to the first key, the second to the last, the third to both.
+BINDING = (1, 1)
 # Where attention is taught to go when an answer is due, by layer and KV head (see corpus.Ask), and heads that are taught to
 # copy. All of these, and RESTING, are also taught to rest on the first token when nothing is due.
 FINDING = {(2, 0): "via", (3, 0): "wide", (3, 1): "exact", (4, 0): "exact"}
@@ -35,13 +38,25 @@ RESTING = {(4, 1)}
 class Watch:
     """collects what the attention loss needs while the layers run"""
 
-    def __init__(self, asks, T):
-        self.asks, self.T = asks, T
-        self.loss, self.rest, self.mass = [], [], {}
+    def __init__(self, asks, binds, T):
+        self.asks, self.binds, self.T = asks, binds, T
+        self.loss, self.rest, self.bound, self.mass = [], [], [], {}
 
     def layer(self, i):
         heads = {h for l, h in [*FINDING, *COPYING, *RESTING] if l == i}
+        if i == BINDING[0]:
+            return self.bind
         return (lambda s, e, P: self.block(i, heads, s, e, P)) if heads else None
+
+    def bind(self, s, e, P):
+        a = self.binds
+        due = ((a["t"] >= s) & (a["t"] < e)).nonzero().squeeze(1)
+        if len(due):
+            rows = P[a["b"][due], BINDING[1], :, a["t"][due] - s].float()  # (n, 3, e)
+            one, two = a["one"][due, :e], a["two"][due, :e]
+            found = (rows * torch.stack([one, two, (one + two).clamp_max(1)], 1)).sum(-1)
+            self.bound.append((-torch.log(found + 1e-3)).sum() / (3 * len(a["t"])))
+            self.mass.setdefault(BINDING, []).append(found.detach().mean())
 
     def block(self, i, heads, s, e, P):
         a = self.asks
@@ -65,7 +80,8 @@ class Watch:
 
     def losses(self):
         n = len(FINDING) + len(COPYING)
-        return sum(self.loss) / n if self.loss else torch.tensor(0.0), sum(self.rest) / (n + len(RESTING))
+        zero = torch.tensor(0.0)
+        return sum(self.loss, zero) / n, sum(self.bound, zero), sum(self.rest) / (n + len(RESTING))
 
     def masses(self):
         return {f"{l}.{h}": torch.stack(m).mean().item() for (l, h), m in sorted(self.mass.items())}
@@ -82,8 +98,8 @@ def drop(B, g):
     return keep
 
 
-def loss_of(net, ids, roles, asks, g, a, look):
-    watch = Watch(asks, ids.shape[1] - 1)
+def loss_of(net, ids, roles, asks, binds, g, a, look):
+    watch = Watch(asks, binds, ids.shape[1] - 1)
     layers = {i: watch.layer(i) for i in range(net.c.layers)}
     h = net.states(ids[:, :-1], layers, drop(len(ids), g)).reshape(-1, net.c.width)
     role, target = roles[:, 1:].reshape(-1), ids[:, 1:].reshape(-1)
@@ -92,16 +108,16 @@ def loss_of(net, ids, roles, asks, g, a, look):
     at = weight.nonzero().squeeze(1)
     logits = net.logits(h[at]).float()
     ce, w = F.cross_entropy(logits, target[at], reduction="none"), weight[at]
-    find, rest = watch.losses()
+    find, bind, rest = watch.losses()
     with torch.no_grad():
         hit = (logits.argmax(-1) == target[at]).float()
         mean = lambda x: x.mean().item() if len(x) else float("nan")
         r = role[at]
         stats = dict(
             answer=mean(hit[r == corpus.ANSWER]), copied=mean(hit[r == corpus.COPIED]), text=mean(ce[r == corpus.TEXT]),
-            find=float(find), rest=float(rest), **watch.masses(),
+            find=float(find), bind=float(bind), rest=float(rest), **watch.masses(),
         )
-    return (ce * w).sum() / w.sum() + look * find + a.rest * rest, stats
+    return (ce * w).sum() / w.sum() + look * (find + bind) + a.rest * rest, stats
 
 
 def arguments():
@@ -182,7 +198,7 @@ def main():
         T, B = plan(tokens)
         batch = [stories.read() for _ in range(B)]
         digest = hashlib.sha256((digest + "".join(d["Text"] for d in batch)).encode()).hexdigest()  # a chain over all data
-        ids, roles, asks = corpus.stack([corpus.row(tok, d, T) for d in batch])
+        ids, roles, asks, binds = corpus.stack([corpus.row(tok, d, T) for d in batch])
         ask(tokens + B * T, docs + B)
         done = tokens / total
         pace = min(1, (step + 1) / 60) * min(1, (1 - done) / a.decay)
@@ -191,7 +207,7 @@ def main():
                 group["lr"] = lr * pace
         g = torch.Generator().manual_seed(a.seed * 1_000_003 + step)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss, stats = loss_of(net, ids, roles, asks, g, a, a.find * max(0.2, 1 - 2 * done))
+            loss, stats = loss_of(net, ids, roles, asks, binds, g, a, a.find * max(0.2, 1 - 2 * done))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         for o in optimizers:
