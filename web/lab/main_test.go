@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -135,9 +136,21 @@ func TestIDsOnly(t *testing.T) {
 
 func TestBench(t *testing.T) {
 	for backend := range backends {
+		if backend == "gpu" && os.Getenv("KVLENS_GPU") != "1" {
+			continue
+		}
 		out := run[benchOutput](t, "", "bench", golden.TeachModel(t), "-prompt", "8", "-decode", "3", "-context", "20", "-backend", backend)
 		if out.Prefill.Tokens != 8 || len(out.Decode) != 2 || out.Decode[1].Context != 20 || out.Decode[0].Rate <= 0 {
 			t.Errorf("%s: %+v", backend, out)
+		}
+		// Three tokens after eight: the weights once each (1,652,544 of 34 bytes in 32, norms of 1,728, and space between
+		// 38 tensors), and 1 KiB of keys and values for each token in the cache.
+		if got := out.Decode[0].Bytes - 9*1024; got < 1652544*34/32+1728*4 || got > 1652544*34/32+1728*4+38*256 {
+			t.Errorf("%s: %d bytes a token", backend, got)
+		}
+		// The step's launches: six a layer and six more at most.
+		if n := out.Decode[0].Dispatches; backend == "gpu" && (n < 4 || n > (6*4+6)*4./3) {
+			t.Errorf("%g dispatches a token", n)
 		}
 	}
 }

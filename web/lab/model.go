@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -23,12 +24,13 @@ var backends = map[string]func(*cache.Ledger) (step.Backend, error){
 	"ref": func(led *cache.Ledger) (step.Backend, error) { return ref.New(led), nil },
 	"f64": func(led *cache.Ledger) (step.Backend, error) { return ref.NewF64(led), nil },
 	"cpu": func(led *cache.Ledger) (step.Backend, error) { return cpu.New(led, cpu.Options{}) },
+	"gpu": newGPU,
 }
 
 // modelInput are the settings of every command that runs a model.
 type modelInput struct {
 	File    string `json:"file"`
-	Backend string `json:"backend" help:"what computes: ref (default), f64 (the oracle, slow) or cpu"`
+	Backend string `json:"backend" help:"what computes: ref (default), f64 (the oracle, slow), cpu or gpu"`
 	Cap     int64  `json:"cap" help:"bytes of the KV cache; 0 is room for the prompt and the answer"`
 	F32     bool   `json:"f32" help:"f32 pages in the KV cache instead of f16"`
 }
@@ -123,9 +125,10 @@ func (s *source) prompt(p *promptInput) ([]int32, error) {
 // engine is a loaded model with one session.
 type engine struct {
 	*llama.Session
-	model *llama.Model
-	info  step.Info
-	led   *cache.Ledger
+	model   *llama.Model
+	backend step.Backend
+	info    step.Info
+	led     *cache.Ledger
 }
 
 // start loads the model of s and makes a session with room for tokens.
@@ -146,17 +149,18 @@ func (s *source) start(ctx context.Context, in *modelInput, tokens int) (*engine
 	}
 	m, err := llama.Load(ctx, s.File, b, llama.Options{Ledger: led})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, b.Close())
 	}
 	session, err := m.NewSession(llama.SessionOptions{Cap: in.Cap, Tokens: tokens, F32: in.F32})
 	if err != nil {
 		m.Close()
-		return nil, err
+		return nil, errors.Join(err, b.Close())
 	}
-	return &engine{session, m, b.Info(), led}, nil
+	return &engine{session, m, b, b.Info(), led}, nil
 }
 
 func (e *engine) close() {
 	e.Session.Close()
 	e.model.Close()
+	_ = e.backend.Close() // there is nothing left that could fail to be written
 }
