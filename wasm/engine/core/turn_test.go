@@ -106,6 +106,21 @@ func TestRawAndForced(t *testing.T) {
 	}
 }
 
+// TestStopTextComesFirst: an answer that begins with a stop text is over with it. A full stop is shown, a line break not.
+func TestStopTextComesFirst(t *testing.T) {
+	p := opened(t, hooks{})
+	first := p.ask(proto.Generate{Text: "a\n", Max: 1}).ok().prompt.IDs
+	newline := first[len(first)-1]
+	for id, text := range map[uint32]string{15: ".", newline: ""} {
+		g := ask(evening)
+		g.Forced = []uint32{id}
+		o := p.ask(g)
+		if o.failure != nil || o.text() != text || o.done != (proto.Done{Reason: proto.ReasonStopText, Tokens: 1}) {
+			t.Errorf("token %d: %q, %+v, %+v", id, o.text(), o.done, o.failure)
+		}
+	}
+}
+
 // watched is a backend that shows every run of operations, and what is read, to the test.
 type watched struct {
 	step.Backend
