@@ -173,7 +173,7 @@ func TestErrors(t *testing.T) {
 		{"logits -ids 1,x " + model, 2, "no token id"},
 		{"logits -ids 99999 " + model, 1, "outside the vocabulary"},
 		{"logits -text x -at -1 " + model, 2, "at: token -1"},
-		{"logits -text x -backend gpu " + model, 2, "cpu, f64, ref"},
+		{"logits -text x -backend abacus " + model, 2, "cpu, f64, gpu, ref"},
 		{"logits -text x -cap 100 " + model, 1, "full"},
 		{"generate -text x -top_p 2 " + model, 2, "top_p"},
 		{"generate -chat x " + model, 1, "chat"},
