@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -66,6 +67,9 @@ func generate(ctx context.Context, in *generateInput) (any, error) {
 	if err := params.Validate(); err != nil {
 		return nil, errors.Join(errUsage, err)
 	}
+	if in.Max < 0 {
+		return nil, fmt.Errorf("%w: max: %d tokens", errUsage, in.Max)
+	}
 	s, err := openSource(in.File)
 	if err != nil {
 		return nil, err
@@ -75,7 +79,7 @@ func generate(ctx context.Context, in *generateInput) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.start(ctx, &in.modelInput, len(ids)+max(0, in.Max))
+	e, err := s.start(ctx, &in.modelInput, len(ids)+in.Max)
 	if err != nil {
 		return nil, err
 	}

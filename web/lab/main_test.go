@@ -176,6 +176,8 @@ func TestErrors(t *testing.T) {
 		{"logits -text x -backend abacus " + model, 2, "cpu, f64, gpu, ref"},
 		{"logits -text x -cap 100 " + model, 1, "full"},
 		{"generate -text x -top_p 2 " + model, 2, "top_p"},
+		{"generate -text x -max -1 " + model, 2, "max"},
+		{"generate -text x -max 900000000 " + model, 1, "not enough memory"},
 		{"generate -chat x " + model, 1, "chat"},
 		{"generate -story x " + model, 2, "manifest"},
 		{"generate -wrong " + model, 2, "wrong"},
