@@ -104,6 +104,9 @@ func (e *exec) workOf(worker int) []float32 {
 // Dead slots and tokens after the row's own position get 0.
 func (e *exec) AttentionRow(a *step.Args, layer, row int, out [][]float32) error {
 	s := &e.shape
+	if err := e.checkLayer(layer); err != nil {
+		return e.failed("attention row: %v", err)
+	}
 	pages, err := e.pages(a, layer)
 	if err != nil {
 		return err
