@@ -29,8 +29,14 @@ func TestAttentionRowRefuses(t *testing.T) {
 		layer, row, heads int
 		ok                bool
 	}{
-		{0, 0, 2, true}, {0, 2, 2, true},
-		{0, 3, 2, false}, {0, -1, 2, false}, {0, 0, 1, false}, {0, 0, 3, false}, {1, 0, 2, false}, {-1, 0, 2, false},
+		{0, 0, 2, true},
+		{0, 2, 2, true},
+		{0, 3, 2, false},
+		{0, -1, 2, false},
+		{0, 0, 1, false},
+		{0, 0, 3, false},
+		{1, 0, 2, false},
+		{-1, 0, 2, false},
 	} {
 		err := x.AttentionRow(&step.Args{Cache: c, Arena: arena}, tt.layer, tt.row, make([][]float32, tt.heads))
 		if (err == nil) != tt.ok {
