@@ -77,10 +77,7 @@ func run(n, workers int, names []string) error {
 		})
 	}
 	wait.Wait()
-	if err := errors.Join(failed...); err != nil {
-		return err
-	}
-	return report(slices.Concat(rows...))
+	return errors.Join(append(failed, report(slices.Concat(rows...)))...)
 }
 
 func report(rows []row) error {
@@ -123,6 +120,7 @@ func (t *tester) file(name string, n int) ([]row, error) {
 			continue
 		}
 		rows = append(rows, row{m, v, by})
+		fmt.Fprintf(os.Stderr, "%s %s %s\n", m.key(), v, by)
 	}
 	return rows, fmt.Errorf("mutate: %s: only %d of %d mutants compile", name, len(rows), n)
 }

@@ -32,7 +32,7 @@ var changes = map[string]string{
 	"&&": "||", "||": "&&", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|", "+=": "-=", "*=": "+=", "|=": "^=",
 	"max": "min", "min": "max", "true": "false", "false": "true",
 	// Names that stand for each other where there is nothing else to change.
-	"sum": "squares", "x": "y", "w": "k", "scale": "code",
+	"sum": "squares", "x": "y", "scale": "code", "return": "return -",
 }
 
 // mutants lists all changes of a file.
