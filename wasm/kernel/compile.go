@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 
 	"kvlens/cache"
@@ -337,70 +336,4 @@ func (e *exec) gateUp(o step.GateUp) (*operation, error) {
 		threads: func(int) int { return s.FFN * lanes }, work: 2 * s.FFN * s.Hidden,
 	}, uint32(s.FFN), uint32(s.Hidden), w.codesAt, w.scalesAt, float(s.Eps))
 	return out, nil
-}
-
-// attend is attention in prefill, and its three parts in decode.
-func (e *exec) attend(layer int) *operation {
-	s := &e.shape
-	scale := float(float32(1 / math.Sqrt(float64(s.HeadDim))))
-	shape := []uint32{uint32(layer), uint32(s.Heads), uint32(s.KVHeads), uint32(s.HeadDim), scale}
-	out := &operation{kind: attending, layer: layer}
-	parts, top, merge, lanes := e.splits(), "top_lanes", "merge", 16
-	if e.b.lib.Plain {
-		top, merge, lanes = "top", "alone", 1
-	}
-	e.add(&out.nodes, node{
-		variant: shaders.Variant{
-			Kernel: "attend", Includes: map[string]string{"merge": merge},
-			Consts: map[string]string{"PAIRS": strconv.Itoa(s.HeadDim/2) + "u"},
-		},
-		pages:   true,
-		threads: func(rows int) int { return rows * s.Heads * lanes },
-	}, shape...)
-	grid := func() (x, y int) { return parts, s.Heads }
-	e.add(&out.stored, node{variant: shaders.Variant{Kernel: "score"}, pages: true, grid: grid}, shape...)
-	e.add(&out.stored, node{
-		variant: shaders.Variant{Kernel: "weigh", Includes: map[string]string{"top": top}}, pages: true, grid: grid,
-	}, shape...)
-	e.add(&out.stored, node{
-		variant: shaders.Variant{Kernel: "reduce", Consts: map[string]string{"SPLITS": strconv.Itoa(parts) + "u"}},
-		threads: func(int) int { return s.Heads * s.HeadDim },
-	}, uint32(s.Heads), uint32(s.HeadDim))
-	return out
-}
-
-// output is the output projection of the recorded step, which adds up the parts of attention.
-func (e *exec) output(to *[]*node, t step.Tensor) error {
-	s := &e.shape
-	parts, err := e.b.weights(t, s.Hidden, s.Heads*s.HeadDim)
-	if err != nil || len(parts) != 1 {
-		return err // without a node of its own, the step falls back on reduce and matmul
-	}
-	file, lanes := e.product()
-	w := parts[0]
-	e.add(to, node{
-		variant: shaders.Variant{
-			Kernel: "output", Includes: map[string]string{"layout": layoutNames[t.Layout], "product": file},
-			Consts: map[string]string{"SPLITS": strconv.Itoa(e.splits()) + "u"},
-		},
-		codes: w.codes, scales: w.scales, y: step.X,
-		threads: func(int) int { return w.rows * lanes },
-	}, uint32(w.rows), uint32(t.Cols), w.codesAt, w.scalesAt, uint32(s.Heads), uint32(s.HeadDim))
-	return nil
-}
-
-func (e *exec) splits() int {
-	if e.b.lib.Plain {
-		return plainSplits
-	}
-	return splits
-}
-
-func (e *exec) store(to *[]*node, layer int, recorded bool) {
-	s := &e.shape
-	e.add(to, node{
-		variant: shaders.Variant{Kernel: "store", Consts: map[string]string{"RECORDED": strconv.FormatBool(recorded)}},
-		pages:   true,
-		threads: func(rows int) int { return rows * s.KVHeads * s.HeadDim / 2 },
-	}, uint32(layer), uint32(s.KVHeads), uint32(s.HeadDim))
 }

@@ -3,7 +3,6 @@ package kernel
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"kvlens/cache"
@@ -222,82 +221,4 @@ func (b *Backend) drain() error {
 	}
 	b.queue.done()
 	return nil
-}
-
-// AttentionRow writes the softmax row of one chunk row of Q over the layer's stored tokens: out is [n_heads][slots].
-// Dead slots and tokens after the row's own position get 0.
-func (e *exec) AttentionRow(a *step.Args, layer, row int, out [][]float32) error {
-	if a.Cache == nil || a.Arena == 0 {
-		return failed("attention row: no cache")
-	}
-	if row < 0 || row >= e.chunk || len(out) != e.shape.Heads || layer < 0 || layer >= e.shape.Layers {
-		return failed("attention row %d of %d in layer %d, for %d of %d heads", row, e.chunk, layer, len(out), e.shape.Heads)
-	}
-	s, err := e.session(a)
-	if err != nil {
-		return err
-	}
-	e.endOn(s)
-	var score *node
-	for _, o := range e.ops {
-		if o.kind == attending && o.layer == layer {
-			score = o.stored[0]
-		}
-	}
-	if score == nil {
-		return failed("attention row: the program has no attention in layer %d", layer)
-	}
-	err = e.header(s, func(h []uint32) {
-		h[wordRows], h[wordQuery], h[wordStep] = 1, uint32(row), 0
-		h[wordLast] = uint32(a.Pos + a.From + row)
-	})
-	if err == nil {
-		err = e.lengths(s, a.Cache, layer)
-	}
-	if err == nil {
-		err = e.tables(s, a.Cache, [3]int{})
-	}
-	if err != nil {
-		return err
-	}
-	d, err := e.dispatch(score, s, 1)
-	if err != nil {
-		return err
-	}
-	if err := e.b.dev.Run([]gpu.Dispatch{d}); err != nil {
-		return fmt.Errorf("webgpu: attention row: %w", err)
-	}
-	capacity := s.pages[2] * cache.PosLanes
-	logits := make([]float32, e.shape.Heads*capacity)
-	if err := e.b.dev.Read(s.scores.buf, 0, quant.Bytes(logits)); err != nil {
-		return fmt.Errorf("webgpu: attention row: %w", err)
-	}
-	for h := range out {
-		n := a.Cache.List(layer, h/(e.shape.Heads/e.shape.KVHeads)).Slots
-		if len(out[h]) < n {
-			return failed("attention row: %d numbers for %d slots", len(out[h]), n)
-		}
-		softmax(out[h][:n], logits[h*capacity:][:n])
-	}
-	return nil
-}
-
-// softmax in float64; logits of slots that do not count give 0.
-func softmax(out, logits []float32) {
-	top := math.Inf(-1)
-	for _, v := range logits {
-		top = max(top, float64(v))
-	}
-	sum := 0.0
-	for _, v := range logits {
-		if v > lowest {
-			sum += math.Exp(float64(v) - top)
-		}
-	}
-	for i, v := range logits {
-		out[i] = 0
-		if v > lowest {
-			out[i] = float32(math.Exp(float64(v)-top) / sum)
-		}
-	}
 }
