@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"kvlens/cache"
 	"kvlens/wasm/gpu"
-	"kvlens/wasm/quant"
 	"kvlens/wasm/step"
 )
 
