@@ -15,7 +15,8 @@ type selfModel struct {
 	ops    func(step.Buffer) []step.Op
 }
 
-func newSelfModel(layout quant.Layout) *selfModel {
+// newSelfModel makes a model whose stacks are single matrices or, split, one for each member, as in files that mix types.
+func newSelfModel(layout quant.Layout, split bool) *selfModel {
 	m := &selfModel{random: 1}
 	for pos := range selfPositions {
 		for i := range selfShape.RotDim / 2 {
@@ -26,20 +27,39 @@ func newSelfModel(layout quant.Layout) *selfModel {
 	s := &selfShape
 	query, key := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
 	table := m.matrix(layout, s.Vocab, s.Hidden)
-	qkv := m.matrix(layout, query+2*key, s.Hidden)
+	stack := func(rows ...int) (out step.Stack) {
+		if !split {
+			sum := 0
+			for _, n := range rows {
+				sum += n
+			}
+			rows = []int{sum}
+		}
+		for _, n := range rows {
+			out = append(out, m.matrix(layout, n, s.Hidden))
+		}
+		return out
+	}
+	qkv := stack(query, key, key)
 	out := m.matrix(layout, s.Hidden, query)
-	gateUp := m.matrix(layout, 2*s.FFN, s.Hidden)
+	gateUp := stack(s.FFN, s.FFN)
 	down := m.matrix(layout, s.Hidden, s.FFN)
 	norm := m.matrix(quant.LayoutF32, 1, s.Hidden)
 	m.ops = func(buf step.Buffer) []step.Op {
 		at := func(t step.Tensor) step.Tensor { t.Buf = buf; return t }
+		all := func(stack step.Stack) (out step.Stack) {
+			for _, t := range stack {
+				out = append(out, at(t))
+			}
+			return out
+		}
 		return []step.Op{
 			step.Embed{Table: at(table)},
-			step.QKV{Norm: at(norm), W: step.Stack{at(qkv)}},
+			step.QKV{Norm: at(norm), W: all(qkv)},
 			step.Attend{},
 			step.Store{},
 			step.Project{In: step.A, W: at(out)},
-			step.GateUp{Norm: at(norm), W: step.Stack{at(gateUp)}},
+			step.GateUp{Norm: at(norm), W: all(gateUp)},
 			step.Project{In: step.F, W: at(down)},
 			step.Norm{W: at(norm)},
 			step.Head{W: at(table)},

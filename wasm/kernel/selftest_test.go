@@ -54,6 +54,7 @@ func TestSelfTestFinds(t *testing.T) {
 		"gateup": {"silu(gate[t]) * sums[t]", "silu(gate[t]) + sums[t]"},
 		"attend": {"sum += weight;", "sum -= weight;"},
 		"weigh":  {"acc += weight", "acc -= weight"},
+		"silu":   {"* raw[at + p.ffn]", "+ raw[at + p.ffn]"},
 	} {
 		lib := newLibrary(&spoiled{dev, kernelName, change[0], change[1]})
 		err := lib.SelfTest(context.Background(), ref.NewF64(new(cache.Ledger)), quant.Layout8)

@@ -97,10 +97,7 @@ func (c *Chooser) test(ctx context.Context, lib *kernel.Library, w core.Wish) er
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		b := lib.Backend(new(cache.Ledger))
-		err := SelfTest(ctx, b, w.Types)
-		_ = b.Close() // it never fails
-		ended <- err
+		ended <- lib.SelfTest(ctx, ref.New(new(cache.Ledger)), w.Layouts...)
 	}()
 	select {
 	case err := <-ended:

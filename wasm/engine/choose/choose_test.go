@@ -3,6 +3,7 @@ package choose
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,55 +20,65 @@ import (
 
 var ctx = context.Background()
 
-var allTypes = []quant.Type{quant.F32, quant.F16, quant.Q4_0, quant.Q4_1, quant.Q8_0}
+// spoiled is a device whose compiler takes a sum for a product.
+type spoiled struct{ gpu.Device }
 
-// spoiled is a backend whose reads are off.
-type spoiled struct {
-	step.Backend
-	after int // reads that are right
-	by    float32
+func (d spoiled) Pipelines(ctx context.Context, list []gpu.Shader, progress func(done, total int)) ([]gpu.Pipeline, error) {
+	for i := range list {
+		list[i].Code = strings.Replace(list[i].Code, "silu(gate[t]) * sums[t]", "silu(gate[t]) + sums[t]", 1)
+	}
+	return d.Device.Pipelines(ctx, list, progress)
 }
 
-func (s *spoiled) Read(src step.Buffer, off int64, dst []byte) error {
-	err := s.Backend.Read(src, off, dst)
-	if s.after--; s.after < 0 {
-		quant.Float32s(dst)[0] += s.by
-	}
-	return err
-}
-
-func TestSelfTestOfTheReference(t *testing.T) {
-	if err := SelfTest(ctx, ref.NewF64(new(cache.Ledger)), allTypes); err != nil {
-		t.Error(err)
-	}
-	zero := float32(0)
-	for _, by := range []float32{0.01, 1, zero / zero} {
-		for _, after := range []int{0, prompt, prompt + 2} { // in the prompt, in the token after it, in the answer
-			err := SelfTest(ctx, &spoiled{ref.New(new(cache.Ledger)), after, by}, allTypes[:1])
-			var wrong *WrongError
-			if !errors.As(err, &wrong) {
-				t.Errorf("off by %g after %d reads: %v", by, after, err)
-			}
+// A device is used if its kernels give what the reference gives, and closed with its backend or if they do not.
+func TestChooseWithADevice(t *testing.T) {
+	for _, c := range []struct {
+		wrap      func(gpu.Device) gpu.Device
+		name, why string
+	}{
+		{func(d gpu.Device) gpu.Device { return d }, "webgpu", proto.WhyTested},
+		{func(d gpu.Device) gpu.Device { return spoiled{d} }, "ref", proto.WhySelfTest},
+	} {
+		dev := gputest.Open(t)
+		chooser := Chooser{
+			Open: func(context.Context, gpu.Options) (gpu.Device, error) { return c.wrap(dev), nil },
+			CPU:  func(led *cache.Ledger, _ bool) (step.Backend, error) { return ref.New(led), nil },
 		}
-	}
-}
-
-// On a device, its kernels pass; the ledger ends where it began.
-func TestSelfTestOfWebGPU(t *testing.T) {
-	dev := gputest.Open(t)
-	for _, plain := range []bool{true, false} {
-		lib := kernel.NewLibrary(dev)
-		lib.Plain = plain
 		led := new(cache.Ledger)
-		b := lib.Backend(led)
-		begin := time.Now()
-		if err := SelfTest(ctx, b, allTypes); err != nil {
-			t.Error(err)
+		b, why, err := chooser.Choose(ctx, core.Wish{Layouts: []quant.Layout{quant.Layout8}}, led)
+		if err != nil || b.Info().Name != c.name || why != c.why {
+			t.Fatalf("backend %s, reason %q, %v; want %s, %q", b.Info().Name, why, err, c.name, c.why)
 		}
-		t.Logf("plain %v: %v", plain, time.Since(begin))
+		if n, bytes := dev.Live(); led.Total().Allocated != 0 || bytes > gpu.StagingBytes {
+			t.Errorf("the self-test leaves %d buffers of %d bytes, %d in the ledger", n, bytes, led.Total().Allocated)
+		}
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
+		if dev.LostReason() == "" {
+			t.Errorf("%s: the device is still open", c.name)
+		}
+	}
+}
+
+// stuck is a device whose compiler never ends.
+type stuck struct{ gpu.Device }
+
+func (d stuck) Pipelines(context.Context, []gpu.Shader, func(done, total int)) ([]gpu.Pipeline, error) {
+	<-d.Lost()
+	return nil, &gpu.LostError{}
+}
+
+func TestChooseWithAStuckDevice(t *testing.T) {
+	dev := gputest.Open(t)
+	chooser := Chooser{
+		Open: func(context.Context, gpu.Options) (gpu.Device, error) { return stuck{dev}, nil },
+		CPU:  func(led *cache.Ledger, _ bool) (step.Backend, error) { return ref.New(led), nil },
+		Test: time.Millisecond,
+	}
+	_, why, err := chooser.Choose(ctx, core.Wish{Layouts: []quant.Layout{quant.Layout8}}, new(cache.Ledger))
+	if err != nil || why != proto.WhySilent {
+		t.Errorf("reason %q, %v", why, err)
 	}
 }
 
@@ -101,11 +112,11 @@ func TestChooseWithoutADevice(t *testing.T) {
 // Every reason of a missing device is one that the page knows.
 func TestReasons(t *testing.T) {
 	want := map[error]string{
-		step.ErrMemory:       proto.WhyMemory,
-		errSilent:            proto.WhySilent,
-		&WrongError{}:        proto.WhySelfTest,
-		&gpu.ShaderError{}:   proto.WhySelfTest,
-		errors.New("a slip"): proto.WhySelfTest,
+		step.ErrMemory:          proto.WhyMemory,
+		errSilent:               proto.WhySilent,
+		&kernel.SelfTestError{}: proto.WhySelfTest,
+		&gpu.ShaderError{}:      proto.WhySelfTest,
+		errors.New("a slip"):    proto.WhySelfTest,
 	}
 	for err, why := range want {
 		if got := reason(err); got != why {

@@ -64,7 +64,7 @@ func (e *engine) load(ctx context.Context, o proto.Open, place placing, tell tel
 	}
 	runtime.GC() // what reading the vocabulary left behind is used again, before the weights take new memory
 
-	why, err := place(ctx, f, Wish{o.Backend, o.Float, types(f)}, tell)
+	why, err := place(ctx, f, Wish{o.Backend, o.Float, layouts(f)}, tell)
 	if err != nil {
 		return opened, err
 	}

@@ -140,12 +140,12 @@ func pace(ctx context.Context, m *llama.Model) (time.Duration, error) {
 	return took, nil
 }
 
-// types are the types of a file's matrices. Vectors always have the same.
-func types(f *weights.File) []quant.Type {
-	var list []quant.Type
+// layouts are those of a file's matrices; vectors always have the same. An unknown type is the loader's to refuse.
+func layouts(f *weights.File) []quant.Layout {
+	var list []quant.Layout
 	for _, t := range f.Tensors {
-		if t.Rows > 1 && !slices.Contains(list, t.Type) {
-			list = append(list, t.Type)
+		if l, err := quant.LayoutOf(t.Type); err == nil && t.Rows > 1 && !slices.Contains(list, l) {
+			list = append(list, l)
 		}
 	}
 	return list

@@ -37,9 +37,9 @@ type Config struct {
 
 // Wish says what a backend is for.
 type Wish struct {
-	Backend string       // name, "" for whichever is best
-	Float   bool         // f32 activations on the CPU path
-	Types   []quant.Type // of the model's matrices, each once
+	Backend string         // name, "" for whichever is best
+	Float   bool           // f32 activations on the CPU path
+	Layouts []quant.Layout // of the model's weights, each once
 }
 
 // engine serves one connection.

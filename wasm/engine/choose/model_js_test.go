@@ -9,7 +9,7 @@ import (
 	"kvlens/wasm/quant"
 )
 
-// Sizes of the self-test's model: small, with the proportions of a real one.
+// Sizes of a random model: small, with the proportions of a real one.
 const (
 	layers, hidden, heads, kvHeads, ffn, vocab, length = 2, 64, 4, 2, 96, 192, 64
 )
