@@ -84,7 +84,8 @@ func (c *Chooser) webgpu(ctx context.Context, w core.Wish, led *cache.Ledger, fa
 		dev.Close()
 		return nil, err
 	}
-	return &backend{lib.Backend(led), dev}, nil
+	led.Add(cache.Staging, gpu.StagingBytes, gpu.StagingBytes) // the self-test has recorded steps
+	return &backend{lib.Backend(led), dev, led}, nil
 }
 
 // test runs the self-test. Closing a device that does not answer ends what waits for it.
@@ -121,11 +122,13 @@ func orElse(d, otherwise time.Duration) time.Duration {
 type backend struct {
 	*kernel.Backend
 	dev gpu.Device
+	led *cache.Ledger
 }
 
 // Close frees all memory, and the device.
 func (b *backend) Close() error {
 	err := b.Backend.Close()
 	b.dev.Close()
+	b.led.Add(cache.Staging, -gpu.StagingBytes, -gpu.StagingBytes)
 	return err
 }

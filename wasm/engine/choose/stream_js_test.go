@@ -57,7 +57,7 @@ func TestStream(t *testing.T) {
 		lib := kernel.NewLibrary(dev)
 		var slabs [2][]byte
 		for i, f := range []*weights.File{stored, plain} {
-			b := &streamed{backend: &backend{lib.Backend(new(cache.Ledger)), dev}}
+			b := &streamed{backend: &backend{Backend: lib.Backend(new(cache.Ledger)), dev: dev}}
 			x, err := llama.Load(ctx, f, b, llama.Options{})
 			if err != nil {
 				t.Fatal(err)
