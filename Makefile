@@ -11,8 +11,12 @@ JS     := GOOS=js GOARCH=wasm CGO_ENABLED=0
 # The software Vulkan driver, so that level 1 is the same on every machine.
 LAVAPIPE ?= /usr/share/vulkan/icd.d/lvp_icd.$(shell uname -m).json
 
+# For bench-gpu: the speed of the GPU's memory in GB/s, and the tokens of SmolLM2's prompt.
+BANDWIDTH ?= 0
+PROMPT    ?= 512
+
 .DEFAULT_GOAL := help
-.PHONY: help run site serve model test test-go test-gpu test-web mutate e2e check bench size train clean
+.PHONY: help run site serve model test test-go test-gpu test-web mutate e2e check bench bench-gpu size train clean
 
 help:                ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "%-10s %s\n", $$1, $$2}'
@@ -41,13 +45,14 @@ test:                ## run all four levels, after setting up what is missing wh
 test-go:             ## level 0: everything that needs neither a browser nor a GPU
 	CGO_ENABLED=0 go test -timeout 20m ./...
 
-test-gpu:            ## level 1: the WebGPU device and every kernel against the reference, on a software driver
-	KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) go test -count=1 -timeout 20m ./wasm/gpu/... ./wasm/kernel/...
+test-gpu:            ## level 1: device, kernels and models on WebGPU against reference and oracle, on a software driver
+	KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) XDG_RUNTIME_DIR=$${XDG_RUNTIME_DIR:-/tmp} \
+		go test -count=1 -timeout 20m ./wasm/gpu/... ./wasm/kernel/... ./wasm/llama ./wasm/engine/choose ./web/lab
 
 test-web:            ## level 2: the CPU path and WebGPU against the reference, in a Chromium worker
 	go run ./web/e2e/worker
 	go run ./web/e2e/worker -nosimd ./wasm/cpu
-	go run ./web/e2e/worker -webgpu ./wasm/gpu ./wasm/kernel
+	go run ./web/e2e/worker -webgpu ./wasm/gpu ./wasm/kernel ./wasm/engine/choose
 	go run ./web/e2e/worker -webgpu -run 'Tiny|Teach|Forced|Generate|Sessions|Turns|Cancelled|Ledger' ./wasm/llama
 
 mutate:              ## change the shaders, token by token, and see that the kernel tests notice
@@ -67,6 +72,10 @@ check:               ## formatting, vet, staticcheck and builds for both platfor
 	go test ./web/lab/rules
 	go mod tidy -diff
 	@test -z "$$(git status --porcelain)" || { echo "the tree is not clean:"; git status --short; exit 1; }
+
+bench-gpu: model     ## print a GPU's speeds, natively, and bytes/s against BANDWIDTH (GB/s, 0 for unknown)
+	CGO_ENABLED=1 go run ./web/lab bench web/static/models/teach.json -backend gpu -prompt 128 -decode 128 -context 512 -bandwidth "$(BANDWIDTH)"
+	CGO_ENABLED=1 go run ./web/lab bench $(SMOLLM) -backend gpu -prompt "$(PROMPT)" -decode 128 -context 2048 -bandwidth "$(BANDWIDTH)"
 
 bench: model         ## print speeds, natively and in Chromium, and against wllama where KVLENS_PEER_WLLAMA says where it is
 	go run ./web/e2e/bench
