@@ -80,8 +80,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
       acc[i] += weight * value2(value, i);
     }
   }
-  let fresh = select(session[FROM] + t + 1u, 0u, session[STORED] != 0u);
-  for (var j = lane; j < fresh; j += LANES) {
+  for (var j = lane; j <= session[FROM] + t; j += LANES) {
     let key = (j * p.kv_heads + kv_head) * p.dim;
     var logit = 0.0;
     for (var i = 0u; i < PAIRS; i++) {

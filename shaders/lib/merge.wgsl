@@ -33,14 +33,11 @@ fn write_row(at: u32, lane: u32) {
     let mine = lane % LANES;
     if (mine < BLOCK && pair + mine < PAIRS) {
       var out = vec2<f32>(0.0, 0.0);
-      if (all > 0.0) {
-        for (var i = 0u; i < LANES; i++) {
-          out += block[(first + i) * BLOCK + mine];
-        }
-        out /= all;
+      for (var i = 0u; i < LANES; i++) {
+        out += block[(first + i) * BLOCK + mine];
       }
-      a[at + 2u * (pair + mine)] = out.x;
-      a[at + 2u * (pair + mine) + 1u] = out.y;
+      a[at + 2u * (pair + mine)] = out.x / all; // a row sees at least itself
+      a[at + 2u * (pair + mine) + 1u] = out.y / all;
     }
     workgroupBarrier();
   }

@@ -121,7 +121,7 @@ func (e *exec) prepare(s *session, a *step.Args, ops []*operation) error {
 	n := a.To - a.From
 	err := e.header(s, func(h []uint32) {
 		h[wordPos], h[wordFrom], h[wordRows] = uint32(a.Pos+a.From), uint32(a.From), uint32(n)
-		h[wordStored], h[wordStep], h[wordHalt], h[wordQuery] = flag(a.Stored), 0, 0, 0
+		h[wordStep], h[wordHalt], h[wordQuery] = 0, 0, 0
 		h[wordValuesAt], h[wordLast] = uint32(e.rows*e.shape.KVHeads*e.shape.HeadDim), anyLast
 		h[wordLogitFrom], h[wordLogitRows] = uint32(a.From), uint32(n)
 		if a.Logits == step.LastRow {

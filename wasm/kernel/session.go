@@ -14,7 +14,6 @@ const (
 	wordPos = iota
 	wordFrom
 	wordRows
-	wordStored
 	wordLogitFrom
 	wordLogitRows
 	wordZero

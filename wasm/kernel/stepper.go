@@ -43,7 +43,7 @@ func (e *exec) Begin(a *step.Answer) error {
 	}
 	w := s.words[:wordIDs+1]
 	copy(w[:wordLists], []uint32{
-		wordPos: uint32(a.Pos), wordRows: 1, wordStored: 1, wordLogitRows: 1,
+		wordPos: uint32(a.Pos), wordRows: 1, wordLogitRows: 1,
 		wordValuesAt: uint32(e.rows * e.shape.KVHeads * e.shape.HeadDim), wordLast: anyLast, wordHalt: 0,
 	})
 	copy(w[wordTemperature:], []uint32{

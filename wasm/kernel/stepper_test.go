@@ -91,27 +91,31 @@ func TestStepper(t *testing.T) {
 		layouts []quant.Layout
 		neox    bool
 		format  cache.Format
+		prompt  int // tokens before the answer; with none, the first is pending
+		dim     int
 		p       sample.Params
 	}{
-		{[]quant.Layout{quant.Layout8}, false, cache.F16, sample.Params{}},
-		{[]quant.Layout{quant.Layout4}, false, cache.F32, sample.Params{Repeat: 1.5}},
-		{[]quant.Layout{quant.Layout8}, true, cache.F16, sample.Params{Temperature: 1, Seed: 1}},
-		{[]quant.Layout{quant.LayoutF16}, false, cache.F16, sample.Params{Temperature: 0.8, TopK: 7, Seed: 1 << 63}},
-		{[]quant.Layout{quant.Layout8, quant.Layout4, quant.LayoutF32}, false, cache.F16, sample.Params{Temperature: 1.3, TopP: 0.6, Seed: 12345678901}},
-		{[]quant.Layout{quant.Layout8}, false, cache.F16, sample.Params{Temperature: 1, MinP: 0.4, Seed: 3}},
-		{[]quant.Layout{quant.LayoutF32}, false, cache.F32, sample.Params{Temperature: 0.7, TopK: 40, TopP: 0.9, MinP: 0.05, Repeat: 1.2, Seed: 7}},
+		{[]quant.Layout{quant.Layout8}, false, cache.F16, 3, 32, sample.Params{}},
+		{[]quant.Layout{quant.Layout4}, false, cache.F32, 3, 32, sample.Params{Repeat: 1.5}},
+		{[]quant.Layout{quant.Layout8}, true, cache.F16, 3, 32, sample.Params{Temperature: 1, TopP: 1, Seed: 1}},
+		{[]quant.Layout{quant.LayoutF16}, false, cache.F16, 3, 32, sample.Params{Temperature: 0.8, TopK: 7, Seed: 1 << 63}},
+		{[]quant.Layout{quant.Layout8, quant.Layout4, quant.LayoutF32}, false, cache.F16, 3, 32, sample.Params{Temperature: 1.3, TopP: 0.6, Seed: 12345678901}},
+		{[]quant.Layout{quant.Layout8}, false, cache.F16, 3, 32, sample.Params{Temperature: 1, MinP: 0.4, Seed: 3}},
+		{[]quant.Layout{quant.LayoutF32}, false, cache.F32, 3, 32, sample.Params{Temperature: 0.7, TopK: 40, TopP: 0.9, MinP: 0.05, Repeat: 1.2, Seed: 7}},
+		{[]quant.Layout{quant.LayoutF32}, false, cache.F32, 0, 6, sample.Params{}},
+		{[]quant.Layout{quant.LayoutF32}, false, cache.F16, 0, 10, sample.Params{}},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			lib.Plain = i%2 == 0
 			shape := small
-			shape.Neox = c.neox
+			shape.Neox, shape.HeadDim, shape.RotDim = c.neox, c.dim, c.dim
 			m := reftest.NewModel(rand.New(rand.NewPCG(2, 3)), shape, 8, c.layouts...)
-			const prompt, answer = 3, 24
-			want := newRig(t, lib, m, prompt+answer, c.format)
-			got := newRig(t, lib, m, prompt+answer, c.format)
-			ids := []int32{5, 9, 77}
+			const answer = 24
+			want := newRig(t, lib, m, c.prompt+answer, c.format)
+			got := newRig(t, lib, m, c.prompt+answer, c.format)
+			ids := []int32{5, 9, 77}[:max(1, c.prompt)]
 			var logits []float32
-			for _, id := range ids {
+			for _, id := range ids[:c.prompt] {
 				got.decode(m, id)
 				logits = want.decode(m, id)
 			}
@@ -121,6 +125,10 @@ func TestStepper(t *testing.T) {
 				Sampling: step.Sampling{
 					Temperature: c.p.Temperature, TopK: c.p.TopK, TopP: c.p.TopP, MinP: c.p.MinP, Repeat: c.p.Repeat, Random: c.p.Seed,
 				},
+			}
+			if c.prompt == 0 {
+				begin.Pending = ids[0]
+				logits = want.decode(m, ids[0])
 			}
 			s := got.exec.(step.Stepper)
 			got.must(s.Begin(&begin))
