@@ -37,7 +37,7 @@ func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
 
 // turn reads a prompt and answers it. What a lost backend has taken with it is done again, unheard.
 func (e *engine) turn(j job, g proto.Generate, ids []int32) (done proto.Done, err error) {
-	a := &answer{e: e, id: j.id, g: g, dec: e.tok.NewDecoder()}
+	a := &answer{e: e, id: j.id, ctx: j.ctx, g: g, dec: e.tok.NewDecoder()}
 	if g.Mode != proto.Raw {
 		a.stops = e.manifest.Stop
 	}
@@ -46,12 +46,15 @@ func (e *engine) turn(j job, g proto.Generate, ids []int32) (done proto.Done, er
 	}
 	read := false
 	err = e.lasting(j, e.spent, func() (err error) {
-		if err := e.read(j, ids); err != nil {
+		ctx := j.ctx
+		if a.again = 0; len(a.ids) > 0 { // what the page has seen comes again, also if it wants no more
+			ctx = context.WithoutCancel(ctx)
+		}
+		if err := e.read(ctx, j.id, ids); err != nil {
 			return err
 		}
 		read = true
-		a.again = 0
-		done.Reason, err = a.run(j.ctx, sample.New(params(g.Sampling)))
+		done.Reason, err = a.run(ctx, sample.New(params(g.Sampling)))
 		return err
 	})
 	if read && e.session != nil {
@@ -81,12 +84,12 @@ func (e *engine) announce(j job, ids []int32) error {
 }
 
 // read prefills a prompt.
-func (e *engine) read(j job, ids []int32) error {
+func (e *engine) read(ctx context.Context, id uint32, ids []int32) error {
 	begin := time.Now()
 	var tell cadence
-	err := e.session.Prefill(j.ctx, ids, func(done, total int) {
+	err := e.session.Prefill(ctx, ids, func(done, total int) {
 		if tell.now(done == total) {
-			e.send(j.id, proto.Progress{Stage: proto.StagePrefill, Done: uint64(done), Total: uint64(total)})
+			e.send(id, proto.Progress{Stage: proto.StagePrefill, Done: uint64(done), Total: uint64(total)})
 		}
 	})
 	if err == nil {
@@ -99,6 +102,7 @@ func (e *engine) read(j job, ids []int32) error {
 type answer struct {
 	e     *engine
 	id    uint32
+	ctx   context.Context // of the request
 	g     proto.Generate
 	stops []string
 	dec   *tokenizer.Decoder
@@ -134,6 +138,9 @@ func (a *answer) emit(t llama.Token) error {
 	e := a.e
 	if a.again < len(a.ids) {
 		a.again++
+		if a.again == len(a.ids) && a.ctx.Err() != nil {
+			return llama.ErrStop
+		}
 		return nil
 	}
 	if len(a.ids) > 0 { // the first token comes from the prefill

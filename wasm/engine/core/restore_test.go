@@ -148,6 +148,33 @@ func TestLostForGood(t *testing.T) {
 	}
 }
 
+// TestStopWhileRestoring: the answer stays as far as it had come, and the conversation with it.
+func TestStopWhileRestoring(t *testing.T) {
+	open := proto.Open{Manifest: builtIn, Backend: "webgpu"}
+	long := proto.Generate{Text: story, Mode: proto.Raw, Max: 40}
+	p := newPage(t, hooks{choose: breaking("")})
+	p.ask(open).ok()
+	want := p.ask(long).ok().tokens()
+
+	p = newPage(t, hooks{choose: breaking("", 300)})
+	p.ask(open).ok()
+	p.last++
+	p.send(p.last, long)
+	o := p.wait(p.last, func(e event) {
+		if m, ok := e.msg.(proto.Progress); ok && m.Stage == proto.StageRestore && p.last == e.id {
+			p.last++
+			p.send(p.last, proto.Stop{Target: e.id})
+		}
+	}).ok()
+	got := o.tokens()
+	if n := len(got); o.done.Reason != proto.ReasonStopped || n == 0 || n == len(want) || !slices.Equal(got, want[:n]) {
+		t.Errorf("stopped with reason %d: %d, want a part of %d", o.done.Reason, got, want)
+	}
+	if n := o.state.Position; n != uint32(len(o.prompt.IDs)+len(got)-1) {
+		t.Errorf("the cache holds %d tokens, the prompt %d and the answer %d", n, len(o.prompt.IDs), len(got))
+	}
+}
+
 // TestLostWhileIdle: new memory settings are what first meets a device that is gone.
 func TestLostWhileIdle(t *testing.T) {
 	var made []*fragile

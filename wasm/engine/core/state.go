@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"kvlens/cache"
 	"kvlens/wasm/llama"
 	"kvlens/wasm/proto"
 )
@@ -90,8 +91,10 @@ func (e *engine) limitGarbage() {
 		return
 	}
 	live := int64(4 << 20) // the program's own
-	for _, r := range e.led.Rows() {
-		live += r.Allocated
+	for kind, r := range e.led.Rows() {
+		if !e.onGPU() || cache.Kind(kind) == cache.Staging { // the rest lies on the device
+			live += r.Allocated
+		}
 	}
 	debug.SetGCPercent(int(min(100, max(4, garbage*100/live))))
 }
