@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +55,10 @@ const destroyable = `{
 		if (--left === 0) device.destroy();
 		return result;
 	};
-	self.addEventListener("message", ({data}) => { if (data === "destroy") left = 6; });
+	self.addEventListener("message", ({data}) => {
+		if (data === "destroy") left = 6;
+		if (data === "destroy now") device.destroy();
+	});
 }
 `
 
@@ -93,6 +97,16 @@ func TestDeviceDestroyed(t *testing.T) {
 		t.Errorf("afterwards the answer is %q, want %q", got, want)
 	}
 	v.why("webgpu", "asked")
+
+	// Between two turns, as in a tab that slept: the next turn finds the conversation where it was.
+	next := v.state().Draft.Question
+	later := v.ask("run")
+	again()
+	eval[bool](v, `(window.testWorkers.at(-1).postMessage("destroy now"), true)`)
+	v.fill("question", next)
+	if got := v.ask("run"); got != later || len(v.state().Turns) != 2 {
+		t.Errorf("after a sleep the answer is %q in turn %d, want %q in turn 2", got, len(v.state().Turns), later)
+	}
 	v.clean()
 }
 
@@ -131,6 +145,15 @@ func TestAdapters(t *testing.T) {
 		{"no device", hidden + `GPUAdapter.prototype.requestDevice = async () => { throw new Error("no"); };`, "", "cpu", "no-device"},
 		{"says nothing of itself", hidden, "", "cpu", "race"},
 		{
+			"no memory", hidden + `{
+				const make = GPUDevice.prototype.createBuffer;
+				GPUDevice.prototype.createBuffer = function (d) {
+					if (d.size > 1 << 20) throw new RangeError("out of memory");
+					return make.call(this, d);
+				};
+			}`, "", "cpu", "memory",
+		},
+		{
 			"wrong numbers", hidden + `{
 				const make = GPUDevice.prototype.createShaderModule;
 				GPUDevice.prototype.createShaderModule = function (d) {
@@ -163,4 +186,32 @@ func TestAdapters(t *testing.T) {
 		})
 	}
 	v.T = t
+}
+
+// TestPageWhileReading: while WebGPU reads a long text, the page goes on drawing. It prints the longest gap between two
+// frames; on a software adapter page and kernels share the processor.
+func TestPageWhileReading(t *testing.T) {
+	needBrowser(t)
+	v := openWith(t, startHost(t), "en", software)
+	v.load("&backend=webgpu")
+	v.wait("the built-in model on WebGPU", 2*time.Minute, `s.phase === "idle" && s.opened`)
+	v.fill("story", strings.Repeat("Xiao Ming was happy that day. In the morning, Xiao Ming ate bread. ", 60))
+	eval[bool](v, `{
+		const gaps = window.testGaps = [];
+		let last = 0;
+		const frame = (now) => { if (last) gaps.push(now - last); last = now; requestAnimationFrame(frame); };
+		requestAnimationFrame(frame);
+		true;
+	}`)
+	v.click("run")
+	v.wait("reading", time.Minute, `s.phase === "prefill"`)
+	eval[bool](v, `(window.testGaps.length = 0, true)`)
+	s := v.wait("the answer", 8*time.Minute, `s.phase === "idle" && s.turns.at(-1)?.ended`)
+	frames := eval[int](v, `window.testGaps.length`)
+	t.Logf("%d tokens read at %.0f a second, %d frames, the longest gap %.0f ms", last(s).Pieces, last(s).PrefillRate, frames,
+		eval[float64](v, `Math.max(...window.testGaps)`))
+	if last(s).Pieces < 900 || frames < 10 {
+		t.Errorf("%d pieces were read, and %d frames drawn", last(s).Pieces, frames)
+	}
+	v.clean()
 }
