@@ -45,8 +45,12 @@ func model(types []quant.Type) []byte {
 		key   string
 		value uint32
 	}{
-		{"block_count", layers}, {"embedding_length", hidden}, {"feed_forward_length", ffn}, {"context_length", length},
-		{"attention.head_count", heads}, {"attention.head_count_kv", kvHeads},
+		{"block_count", layers},
+		{"embedding_length", hidden},
+		{"feed_forward_length", ffn},
+		{"context_length", length},
+		{"attention.head_count", heads},
+		{"attention.head_count_kv", kvHeads},
 	} {
 		f.text("llama." + p.key)
 		f.u32(4) // an unsigned integer
