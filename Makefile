@@ -11,9 +11,11 @@ JS     := GOOS=js GOARCH=wasm CGO_ENABLED=0
 # The software Vulkan driver, so that level 1 is the same on every machine.
 LAVAPIPE ?= /usr/share/vulkan/icd.d/lvp_icd.$(shell uname -m).json
 
-# For bench-gpu: the speed of the GPU's memory in GB/s, and the tokens of SmolLM2's prompt.
+# For bench-gpu: the speed of the GPU's memory in GB/s, and SmolLM2's tokens: prompt, answer, and a longer context.
 BANDWIDTH ?= 0
 PROMPT    ?= 512
+DECODE    ?= 128
+CONTEXT   ?= 2048
 
 .DEFAULT_GOAL := help
 .PHONY: help run site serve model test test-go test-gpu test-web mutate e2e check bench bench-gpu size train clean
@@ -75,7 +77,7 @@ check:               ## formatting, vet, staticcheck and builds for both platfor
 
 bench-gpu: model     ## print a GPU's speeds, natively, and bytes/s against BANDWIDTH (GB/s, 0 for unknown)
 	CGO_ENABLED=1 go run ./web/lab bench web/static/models/teach.json -backend gpu -prompt 128 -decode 128 -context 512 -bandwidth "$(BANDWIDTH)"
-	CGO_ENABLED=1 go run ./web/lab bench $(SMOLLM) -backend gpu -prompt "$(PROMPT)" -decode 128 -context 2048 -bandwidth "$(BANDWIDTH)"
+	CGO_ENABLED=1 go run ./web/lab bench $(SMOLLM) -backend gpu -prompt "$(PROMPT)" -decode "$(DECODE)" -context "$(CONTEXT)" -bandwidth "$(BANDWIDTH)"
 
 bench: model         ## print speeds, natively and in Chromium, and against wllama where KVLENS_PEER_WLLAMA says where it is
 	go run ./web/e2e/bench
