@@ -13,6 +13,7 @@ import (
 	"kvlens/wasm/gpu/gputest"
 	"kvlens/wasm/kernel"
 	"kvlens/wasm/quant"
+	"kvlens/wasm/ref"
 	"kvlens/wasm/ref/reftest"
 	"kvlens/wasm/sample"
 	"kvlens/wasm/step"
@@ -36,7 +37,12 @@ type rig struct {
 func newRig(t *testing.T, lib *kernel.Library, m *reftest.Model, tokens int, f cache.Format) *rig {
 	t.Helper()
 	led := new(cache.Ledger)
-	r := &rig{t: t, b: lib.Backend(led), ops: len(m.Program.Ops)}
+	return newRigOn(t, lib.Backend(led), led, m, tokens, f)
+}
+
+func newRigOn(t *testing.T, b step.Backend, led *cache.Ledger, m *reftest.Model, tokens int, f cache.Format) *rig {
+	t.Helper()
+	r := &rig{t: t, b: b, ops: len(m.Program.Ops)}
 	t.Cleanup(func() { _ = r.b.Close() })
 	r.exec = reftest.Load(t, r.b, m)
 	r.must(r.exec.Grow(8, 1))
@@ -169,6 +175,32 @@ func TestStepper(t *testing.T) {
 				reftest.Compare(t, "arena", quant.Float32s(a), quant.Float32s(b), reftest.Tolerance{Abs: 1e-5, Rel: 1e-5})
 			}
 		})
+	}
+}
+
+// Attention logits of some hundreds, positive and negative, neither overflow nor vanish: not even where one token is all
+// there is.
+func TestLargeLogits(t *testing.T) {
+	lib := newLibrary(gputest.Open(t))
+	m := reftest.NewModel(rand.New(rand.NewPCG(2, 3)), small, 8, quant.LayoutF32)
+	for _, op := range m.Program.Ops {
+		if o, ok := op.(step.QKV); ok {
+			rows := (small.Heads + small.KVHeads) * small.HeadDim // queries and keys
+			for i, w := range quant.Float32s(m.Data[o.W[0].Off:][:rows*small.Hidden*4]) {
+				quant.Float32s(m.Data[o.W[0].Off:][:rows*small.Hidden*4])[i] = 10 * w
+			}
+		}
+	}
+	for _, plain := range []bool{true, false} {
+		lib.Plain = plain
+		led := new(cache.Ledger)
+		got := newRig(t, lib, m, 12, cache.F32)
+		want := newRigOn(t, ref.NewF64(led), led, m, 12, cache.F32)
+		for i := range 12 {
+			id := int32(i * 17)
+			// A logit of 100 is off by some 1e-5, and with it the weights.
+			reftest.Compare(t, fmt.Sprintf("plain %v, token %d", plain, i), got.decode(m, id), want.decode(m, id), reftest.Tolerance{Abs: 2e-3, Rel: 1e-3})
+		}
 	}
 }
 
