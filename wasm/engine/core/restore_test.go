@@ -22,6 +22,7 @@ type fragile struct {
 	step.Backend
 	left int // operations until it is lost; below 0 never
 	gone bool
+	full bool          // scratch cannot grow, until that has been said once
 	slow time.Duration // for each operation
 }
 
@@ -60,6 +61,14 @@ func (f *fragile) Compile(p *step.Program) (step.Exec, error) {
 type fragileExec struct {
 	step.Exec
 	f *fragile
+}
+
+func (e *fragileExec) Grow(rows, logitRows int) error {
+	if e.f.full {
+		e.f.full = false
+		return fmt.Errorf("webgpu: %w", step.ErrMemory)
+	}
+	return e.Exec.Grow(rows, logitRows)
 }
 
 func (e *fragileExec) Run(ctx context.Context, a *step.Args, from, to int) error {
@@ -187,6 +196,11 @@ func TestLostWhileIdle(t *testing.T) {
 	o := p.ask(proto.SetMemory{Memory: proto.Memory{Cap: 1 << 20}}).ok()
 	if len(o.moved) != 1 || o.state.Cap != 1<<20 {
 		t.Errorf("the page hears %+v and a cap of %d", o.moved, o.state.Cap)
+	}
+	// Memory that others took while it was idle: a new device may have some.
+	made[1].full = true
+	if o := p.ask(ask(evening)).ok(); len(o.moved) != 1 || o.state.Cap != 1<<20 || len(made) != 3 {
+		t.Errorf("without memory: the page hears %+v and a cap of %d", o.moved, o.state.Cap)
 	}
 }
 
