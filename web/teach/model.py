@@ -18,7 +18,7 @@ class Config:
     kv_heads: int = 2
     head: int = 32
     hidden: int = 384
-    theta: float = 1e5
+    theta: float = 1e6
     eps: float = 1e-5
     context: int = 4096
 
@@ -92,7 +92,7 @@ class Llama(nn.Module):
         self.embed = nn.Embedding(c.vocab, c.width)
         self.layers = nn.ModuleList(Layer(c) for _ in range(c.layers))
         self.norm = nn.Parameter(torch.ones(c.width))
-        nn.init.normal_(self.embed.weight, std=0.02)
+        nn.init.normal_(self.embed.weight, std=0.06)  # at 0.02 words of a kind drown in what they share
         for l in self.layers:
             for m in (l.q, l.k, l.v, l.gate, l.up):
                 nn.init.normal_(m.weight, std=c.width**-0.5)
@@ -112,12 +112,14 @@ class Llama(nn.Module):
 
 
 @torch.no_grad()
-def plant(net, offsets, gain=2.6, copy=0.05):
+def plant(net, offsets, binding, finding, gain=2.6, copy=0.15, bound=0.6, match=0.7, fast=6):
     """Give the heads a start from which looking back is a short way. Said wherever the model is shown.
 
     * offsets[layer][kv head] lists one distance for each query head of the group, which begins by attending that far back: all
       embeddings share a direction u, and query and key read u into the fast rotary pairs, the query turned by the distance.
-    * The other heads begin with queries much like keys (https://arxiv.org/abs/2305.09828), so that like attends to like.
+    * The other heads begin with queries much like keys (https://arxiv.org/abs/2305.09828), so that like attends to like. The
+      groups of finding read, in both, what the group of binding writes, in the rotary pairs that are slow enough to mean the same
+      far away; binding writes more loudly than the rest.
     * Every head writes back what it reads (W_o = copy · W_vᵀ), and the MLPs begin silent."""
     c = net.c
     u = F.normalize(torch.randn(c.width), dim=0)
@@ -126,14 +128,15 @@ def plant(net, offsets, gain=2.6, copy=0.05):
     turn = c.theta ** (-torch.arange(pairs).float() / half)
     scale = gain * 2 / (math.sqrt(c.width) * 0.7)  # u's share of a normalised embedding
     blind = lambda w: w.sub_(torch.outer(w @ u, u))
+    rows = lambda m, j: m.weight[j * c.head : (j + 1) * c.head]
+    slow = torch.arange(c.head) % half >= fast
     for i, l in enumerate(net.layers):
         l.down.weight.zero_()
         for h in range(c.kv_heads):
             group = range(h * c.heads // c.kv_heads, (h + 1) * c.heads // c.kv_heads)
-            rows = lambda m, j: m.weight[j * c.head : (j + 1) * c.head]
             k, v = rows(l.k, h), blind(rows(l.v, h))
             for j in group:
-                l.o.weight[:, j * c.head : (j + 1) * c.head] = copy * v.T
+                l.o.weight[:, j * c.head : (j + 1) * c.head] = (bound if (i, h) == binding else copy) * v.T
             if h in offsets.get(i, {}):
                 mark = torch.zeros(c.head)
                 mark[:pairs] = 1
@@ -142,6 +145,10 @@ def plant(net, offsets, gain=2.6, copy=0.05):
                     mark = torch.zeros(c.head)
                     mark[:pairs], mark[half : half + pairs] = torch.cos(far * turn), -torch.sin(far * turn)
                     blind(rows(l.q, j)).mul_(0.3).add_(torch.outer(mark, u) * scale)
+            elif (i, h) in finding:
+                written = rows(net.layers[binding[0]].v, binding[1])
+                for w in [k, *(rows(l.q, j) for j in group)]:
+                    blind(w).mul_(0.2)[slow] = match * written[slow]
             else:
                 blind(k)
                 for j in group:

@@ -20,7 +20,7 @@ import corpus
 from model import Config, Llama, plant
 from muon import Muon
 
-STAGES = "64:1.2,128:1.5,256:1.8,512:2,1024:1.3,2048:0.6"
+STAGES = "64:0.6,128:1,256:1.4,512:1.8,1024:1.2,2048:0.6"
 CHINESE = 0.45
 
 # What is planted. Heads that begin at fixed distances:
@@ -127,7 +127,7 @@ def arguments():
     p.add_argument("--stages", default=STAGES)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--lr", type=float, default=2e-3, help="of AdamW, for embeddings and norms")
+    p.add_argument("--lr", type=float, default=1e-3, help="of AdamW, for embeddings and norms")
     p.add_argument("--muon", type=float, default=3e-3, help="of Muon, for matrices")
     p.add_argument("--decay", type=float, default=0.35, help="share of all tokens over which the rates fall to nothing")
     p.add_argument("--answer", type=float, default=8)
@@ -156,7 +156,7 @@ def main():
     tok = tokenizer(stories, f"{a.out}/tokenizer.json", a.seed)
     c = Config(vocab=len(tok.tokens))
     net = Llama(c)
-    plant(net, OFFSETS)
+    plant(net, OFFSETS, BINDING, FINDING)
     matrices = [p for n, p in net.named_parameters() if p.ndim == 2 and n != "embed.weight"]
     others = [p for n, p in net.named_parameters() if p.ndim == 1 or n == "embed.weight"]
     optimizers = [Muon(matrices, a.muon), torch.optim.AdamW(others, a.lr, betas=(0.9, 0.95), weight_decay=0)]
