@@ -188,6 +188,24 @@ func TestAdapters(t *testing.T) {
 	v.T = t
 }
 
+// TestInsistedInVain: WebGPU that is asked for and cannot be had is a problem with its reason, and one way out.
+func TestInsistedInVain(t *testing.T) {
+	needBrowser(t)
+	v := open(t, startHost(t), "zh", 390, 844)
+	v.load("&backend=webgpu")
+	v.problem = "backend"
+	v.wait("the problem", time.Minute, `s.problem?.code === "backend"`)
+	if said := eval[string](v, `document.querySelector('[data-testid="problem"]').innerText`); !strings.Contains(said, "没有图形适配器") {
+		t.Errorf("the page says %q, without the reason", said)
+	}
+	v.shot("insisted")
+	v.click("problem-action")
+	v.problem = ""
+	v.wait("the built-in model", time.Minute, `s.phase === "idle" && s.opened`)
+	v.why("cpu", "no-adapter")
+	v.clean()
+}
+
 // TestPageWhileReading: while WebGPU reads a long text, the page goes on drawing. It prints the longest gap between two
 // frames; on a software adapter page and kernels share the processor.
 func TestPageWhileReading(t *testing.T) {
