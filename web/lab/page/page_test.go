@@ -44,7 +44,7 @@ func open(t *testing.T) *engine {
 	wg.Go(func() {
 		_ = core.Serve(context.Background(), theirs, core.Config{
 			Build: "b", Store: weights.NewStore(weights.NewMemoryFS(), files{}),
-			Backend: func(_ context.Context, _ string, _ bool, led *cache.Ledger) (step.Backend, string, error) {
+			Backend: func(_ context.Context, _ core.Wish, led *cache.Ledger) (step.Backend, string, error) {
 				return ref.New(led), proto.WhyAsked, nil
 			},
 		})
