@@ -72,8 +72,11 @@ func opened(m Model, e Opened) (Model, []Effect) {
 	m.Work = Work{News: e.Now}
 	asked := m.Memory.Asked
 	m.Memory = Memory{TokenBytes: e.TokenBytes, Asked: asked, Default: e.State.Cap}.withState(e.State)
-	if p := m.Problem; p != nil && p.opening {
+	switch p := m.Problem; {
+	case p != nil && p.opening:
 		m.Problem = nil
+	case p != nil && p.Code == proto.CodeDead: // it was started again: nothing is left to be done
+		m.Problem, m.Notices = nil, []Notice{{Key: "notice.restarted"}}
 	}
 	mode := m.Mode
 	if !hasMode(e.Modes, mode) && len(e.Modes) > 0 {

@@ -56,7 +56,11 @@ func TestAnEngineThatDiesBetweenTurns(t *testing.T) {
 	if m.Phase != Opening || m.Problem == nil || m.Problem.Code != proto.CodeDead || m.Turns[0].Failed {
 		t.Errorf("phase %v, problem %+v, turns %+v", m.Phase, m.Problem, m.Turns)
 	}
-	m, effects := play(t, m, Opened{Opened: storyModel}, Run{Question: "y"})
+	m, _ = play(t, m, Opened{Opened: storyModel})
+	if m.Problem != nil || len(m.Notices) != 1 || m.Notices[0].Key != "notice.restarted" {
+		t.Errorf("once it runs again: problem %+v, notices %v", m.Problem, m.Notices)
+	}
+	m, effects := play(t, m, Run{Question: "y"})
 	if g := effects[0].(Generate); g.Continue || g.Text == "" || len(m.Turns) != 1 {
 		t.Errorf("the next turn continues a cache that is gone: %+v, %d turns", g, len(m.Turns))
 	}
