@@ -23,7 +23,7 @@ struct Params {
 //!include lib/half.wgsl
 //!include lib/grid.wgsl
 //!include lib/weights_{layout}.wgsl
-//!include lib/{product}.wgsl
+//!include {product}.wgsl
 //!include lib/silu.wgsl
 
 fn input4(t: u32, k: u32) -> vec4<f32> {

@@ -21,7 +21,7 @@ const (
 
 var (
 	layouts  = []string{"f32", "f16", "4", "8"}
-	products = []string{"product", "product_lanes"}
+	products = []string{"lib/product", "lib/product_lanes"}
 	tiles    = []string{"1u", "8u"}
 	splits   = []string{"4u", "16u"}
 	booleans = []string{"false", "true"}
@@ -56,6 +56,35 @@ var Kernels = []Kernel{
 	{Name: "silu"},
 	{Name: "norm"},
 	{Name: "sample"},
+	{Name: "view", Consts: map[string][]string{"KEY_F16": booleans}}, // on demand, in no step
+}
+
+// FastProduct is a file for what kernels call product that needs more than every implementation has.
+type FastProduct struct {
+	File, Feature string   // a feature of the device or of its shading language
+	Layouts       []string // of weights that it takes
+}
+
+// Fast lists the products of folder fast.
+var Fast = []FastProduct{
+	{"fast/product_subgroups", "subgroups", layouts},
+	{"fast/product_dot", "packed_4x8_integer_dot_product", []string{"4", "8"}},
+}
+
+// FastKernels lists the kernels that multiply, with the products of Fast.
+func FastKernels() []Kernel {
+	var out []Kernel
+	for _, k := range Kernels {
+		if k.Includes["product"] == nil {
+			continue
+		}
+		for _, f := range Fast {
+			k.Includes = maps.Clone(k.Includes)
+			k.Includes["product"], k.Includes["layout"] = []string{f.File}, f.Layouts
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 // Variants lists every combination of a kernel's choices.

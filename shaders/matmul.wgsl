@@ -31,7 +31,7 @@ struct Params {
 //!include lib/half.wgsl
 //!include lib/grid.wgsl
 //!include lib/weights_{layout}.wgsl
-//!include lib/{product}.wgsl
+//!include {product}.wgsl
 
 fn input4(t: u32, k: u32) -> vec4<f32> {
   let at = (session[p.x_from] + min(t, session[p.count] - 1u)) * p.cols + k;

@@ -23,7 +23,7 @@ struct Params {
 //!include lib/grid.wgsl
 //!include lib/plain.wgsl
 //!include lib/weights_{layout}.wgsl
-//!include lib/{product}.wgsl
+//!include {product}.wgsl
 //!include lib/parts.wgsl
 
 // Channels of one head are neighbours, and pairs of them never part.

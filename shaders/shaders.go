@@ -1,7 +1,7 @@
 // Package shaders holds the WGSL kernels, one a file, and puts their variants together.
 //
 // The sources stay within what every implementation accepts, the one that is bundled for native runs included: no
-// override, no optional feature. Instead, a variant patches lines of the form
+// override, no optional feature; those of folder fast excepted. Instead, a variant patches lines of the form
 //
 //	const NAME: u32 = …;
 //
@@ -22,7 +22,7 @@ import (
 	"strings"
 )
 
-//go:embed *.wgsl lib/*.wgsl
+//go:embed *.wgsl lib/*.wgsl fast/*.wgsl
 var files embed.FS
 
 // Access is how a kernel uses a binding.
@@ -57,11 +57,12 @@ type Source struct {
 var (
 	includeLine = regexp.MustCompile(`(?m)^//!include (\S+)\n`)
 	bindingDecl = regexp.MustCompile(`@group\(0\) @binding\((\d+)\) var<(uniform|storage, read|storage, read_write)> (\w+)`)
+	directive   = regexp.MustCompile(`(?m)^(?:enable|requires) \w+;\n`)
 	constDecl   = regexp.MustCompile(`(?m)^(const (\w+): \w+ = )[^;]+;`)
 )
 
-// Assemble makes the source of a variant. Its bindings keep the order of their numbers, and gaps close. read gives the
-// text of a file; nil reads what is embedded.
+// Assemble makes the source of a variant. Its bindings keep the order of their numbers, and gaps close; directives of
+// included files go first, where WGSL wants them. read gives the text of a file; nil reads what is embedded.
 func Assemble(v Variant, read func(name string) ([]byte, error)) (Source, error) {
 	if read == nil {
 		read = Text
@@ -70,6 +71,8 @@ func Assemble(v Variant, read func(name string) ([]byte, error)) (Source, error)
 	if err != nil {
 		return Source{}, fmt.Errorf("shaders: %s: %w", v.Kernel, err)
 	}
+	directives := strings.Join(directive.FindAllString(code, -1), "")
+	code = directives + directive.ReplaceAllString(code, "")
 	left := len(v.Consts)
 	code = constDecl.ReplaceAllStringFunc(code, func(line string) string {
 		m := constDecl.FindStringSubmatch(line)
@@ -112,7 +115,13 @@ func Assemble(v Variant, read func(name string) ([]byte, error)) (Source, error)
 // Text gives the text of an embedded file.
 func Text(name string) ([]byte, error) { return files.ReadFile(name) }
 
-// Names lists all embedded files.
+// FastNames lists the embedded files of folder fast.
+func FastNames() []string {
+	names, _ := fs.Glob(files, "fast/*.wgsl")
+	return names
+}
+
+// Names lists all other embedded files.
 func Names() []string {
 	kernels, _ := fs.Glob(files, "*.wgsl")
 	parts, _ := fs.Glob(files, "lib/*.wgsl")

@@ -15,7 +15,7 @@ func TestVariants(t *testing.T) {
 		used[name] = true
 		return Text(name)
 	}
-	for _, k := range Kernels {
+	for _, k := range append(FastKernels(), Kernels...) {
 		for _, v := range k.Variants() {
 			s, err := Assemble(v, read)
 			if err != nil {
@@ -38,7 +38,7 @@ func TestVariants(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range Names() {
+	for _, name := range append(FastNames(), Names()...) {
 		if !used[name] {
 			t.Errorf("%s is in no variant", name)
 		}
@@ -66,7 +66,7 @@ func TestBaseline(t *testing.T) {
 func TestAssemble(t *testing.T) {
 	files := map[string]string{
 		"k.wgsl":     "//!include lib/a.wgsl\n//!include lib/{which}.wgsl\nconst N: u32 = 1u;\n@group(0) @binding(7) var<storage, read> last: array<u32>;\n",
-		"lib/a.wgsl": "@group(0) @binding(0) var<uniform> p: Params;\n",
+		"lib/a.wgsl": "enable x;\n@group(0) @binding(0) var<uniform> p: Params;\n",
 		"lib/b.wgsl": "//!include lib/a.wgsl\n@group(0) @binding(3) var<storage, read_write> middle: array<u32>;\n",
 	}
 	read := func(name string) ([]byte, error) { return []byte(files[name]), nil }
@@ -75,7 +75,7 @@ func TestAssemble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "@group(0) @binding(0) var<uniform> p: Params;\n@group(0) @binding(1) var<storage, read_write> middle: array<u32>;\n" +
+	want := "enable x;\n@group(0) @binding(0) var<uniform> p: Params;\n@group(0) @binding(1) var<storage, read_write> middle: array<u32>;\n" +
 		"const N: u32 = 8u;\n@group(0) @binding(2) var<storage, read> last: array<u32>;\n"
 	if s.Code != want {
 		t.Errorf("got\n%swant\n%s", s.Code, want)

@@ -49,7 +49,7 @@ func (e *exec) output(to *[]*node, t step.Tensor) error {
 	if err != nil || len(parts) != 1 {
 		return err // without a node of its own, the step falls back on reduce and matmul
 	}
-	file, lanes := e.product()
+	file, lanes := e.b.lib.product(t.Layout)
 	w := parts[0]
 	e.add(to, node{
 		variant: shaders.Variant{
@@ -81,15 +81,34 @@ func (e *exec) store(to *[]*node, layer int, recorded bool) {
 // AttentionRow writes the softmax row of one chunk row of Q over the layer's stored tokens: out is [n_heads][slots].
 // Dead slots and tokens after the row's own position get 0.
 func (e *exec) AttentionRow(a *step.Args, layer, row int, out [][]float32) error {
-	if a.Cache == nil || a.Arena == 0 {
-		return failed("attention row: no cache")
+	if len(out) != e.shape.Heads {
+		return failed("attention row: for %d of %d heads", len(out), e.shape.Heads)
 	}
-	if row < 0 || row >= e.chunk || len(out) != e.shape.Heads || layer < 0 || layer >= e.shape.Layers {
-		return failed("attention row %d of %d in layer %d, for %d of %d heads", row, e.chunk, layer, len(out), e.shape.Heads)
+	logits, err := e.rowLogits(a, layer, row)
+	if err != nil {
+		return err
+	}
+	for h := range out {
+		n := a.Cache.List(layer, h/(e.shape.Heads/e.shape.KVHeads)).Slots
+		if len(out[h]) < n {
+			return failed("attention row: %d numbers for %d slots", len(out[h]), n)
+		}
+		softmax(out[h][:n], logits[h])
+	}
+	return nil
+}
+
+// rowLogits computes and reads the logits [n_heads][slots] of one chunk row.
+func (e *exec) rowLogits(a *step.Args, layer, row int) ([][]float32, error) {
+	if a.Cache == nil || a.Arena == 0 {
+		return nil, failed("attention row: no cache")
+	}
+	if row < 0 || row >= e.chunk || layer < 0 || layer >= e.shape.Layers {
+		return nil, failed("attention row %d of %d in layer %d", row, e.chunk, layer)
 	}
 	s, err := e.session(a)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e.endOn(s)
 	var score *node
@@ -99,7 +118,7 @@ func (e *exec) AttentionRow(a *step.Args, layer, row int, out [][]float32) error
 		}
 	}
 	if score == nil {
-		return failed("attention row: the program has no attention in layer %d", layer)
+		return nil, failed("attention row: the program has no attention in layer %d", layer)
 	}
 	err = e.header(s, func(h []uint32) {
 		h[wordRows], h[wordQuery], h[wordStep] = 1, uint32(row), 0
@@ -112,28 +131,26 @@ func (e *exec) AttentionRow(a *step.Args, layer, row int, out [][]float32) error
 		err = e.tables(s, a.Cache, [3]int{})
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d, err := e.dispatch(score, s, 1)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := e.b.dev.Run([]gpu.Dispatch{d}); err != nil {
-		return fmt.Errorf("webgpu: attention row: %w", err)
+		return nil, fmt.Errorf("webgpu: attention row: %w", err)
 	}
 	capacity := s.pages[2] * cache.PosLanes
 	logits := make([]float32, e.shape.Heads*capacity)
 	if err := e.b.dev.Read(s.scores.buf, 0, quant.Bytes(logits)); err != nil {
-		return fmt.Errorf("webgpu: attention row: %w", err)
+		return nil, fmt.Errorf("webgpu: attention row: %w", err)
 	}
+	out := make([][]float32, e.shape.Heads)
 	for h := range out {
 		n := a.Cache.List(layer, h/(e.shape.Heads/e.shape.KVHeads)).Slots
-		if len(out[h]) < n {
-			return failed("attention row: %d numbers for %d slots", len(out[h]), n)
-		}
-		softmax(out[h][:n], logits[h*capacity:][:n])
+		out[h] = logits[h*capacity:][:n]
 	}
-	return nil
+	return out, nil
 }
 
 // softmax in float64; logits of slots that do not count give 0.

@@ -42,7 +42,11 @@ func (l *Library) Backend(led *cache.Ledger) *Backend {
 // Info describes the backend.
 func (b *Backend) Info() step.Info {
 	i := b.dev.Info()
-	return step.Info{Name: "webgpu", Detail: i.Adapter, MaxBuffer: i.Limits.MaxBuffer}
+	detail := i.Adapter
+	if how := b.lib.products(); how != "" {
+		detail += " (" + how + ")"
+	}
+	return step.Info{Name: "webgpu", Detail: detail, MaxBuffer: i.Limits.MaxBuffer}
 }
 
 // Alloc returns zeroed memory. An arena (kind cache.Free) is bound whole, so that the device's limit of a binding is its

@@ -129,14 +129,6 @@ func (e *exec) add(to *[]*node, n node, params ...uint32) *node {
 	return &n
 }
 
-// product is the included file that multiplies, and how many threads share a row in it.
-func (e *exec) product() (name string, lanes int) {
-	if e.b.lib.Plain {
-		return "product", 1
-	}
-	return "product_lanes", 16
-}
-
 func (e *exec) operation(op step.Op) (*operation, error) {
 	s := &e.shape
 	switch o := op.(type) {
@@ -219,7 +211,7 @@ func (e *exec) matmul(to *[]*node, t step.Tensor, rows, cols int, p product) err
 	if err != nil {
 		return err
 	}
-	file, lanes := e.product()
+	file, lanes := e.b.lib.product(t.Layout)
 	includes := map[string]string{"layout": layoutNames[t.Layout], "input": "plain", "product": file}
 	var norm gpu.Binding
 	if p.norm != nil {
@@ -295,7 +287,7 @@ func (e *exec) qkv(o step.QKV) (*operation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("norm %w", err)
 	}
-	file, lanes := e.product()
+	file, lanes := e.b.lib.product(layout)
 	fused := func(to *[]*node, sink string, tiled, pages bool) {
 		e.add(to, node{
 			variant: shaders.Variant{Kernel: "qkv", Includes: map[string]string{"layout": layoutNames[layout], "product": file, "sink": sink}},
@@ -329,7 +321,7 @@ func (e *exec) gateUp(o step.GateUp) (*operation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("norm %w", err)
 	}
-	file, lanes := e.product()
+	file, lanes := e.b.lib.product(layout)
 	e.add(&out.nodes, node{
 		variant: shaders.Variant{Kernel: "gateup", Includes: map[string]string{"layout": layoutNames[layout], "product": file}},
 		tiled:   true, codes: w.codes, scales: w.scales, norm: norm, x: step.X,

@@ -39,10 +39,11 @@ type exec struct {
 
 	sessions map[step.Buffer]*session // by arena; 0 is of runs without a cache
 	answer   *answer
+	views    map[gpu.Buffer]*look // by what they write
 }
 
 func newExec(b *Backend, p *step.Program) *exec {
-	return &exec{b: b, shape: p.Shape, chunk: p.Chunk, sessions: map[step.Buffer]*session{}}
+	return &exec{b: b, shape: p.Shape, chunk: p.Chunk, sessions: map[step.Buffer]*session{}, views: map[gpu.Buffer]*look{}}
 }
 
 // variants lists what the program will want: one row and tiles of rows, half and float pages.
@@ -162,6 +163,10 @@ func (e *exec) Close() {
 	for name := range raw + 1 {
 		e.drop(name)
 	}
+	for dst, l := range e.views {
+		delete(e.views, dst)
+		e.b.release(l.params)
+	}
 	e.b.release(e.params)
 	delete(e.b.execs, e)
 }
@@ -191,6 +196,7 @@ func (e *exec) forget(buf gpu.Buffer) {
 			}
 		}
 	}
+	e.forgetViews(buf)
 }
 
 // binding finds the buffer behind a shader's variable.

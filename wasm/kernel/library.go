@@ -5,9 +5,11 @@ package kernel
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"kvlens/shaders"
 	"kvlens/wasm/gpu"
+	"kvlens/wasm/quant"
 )
 
 // Library is the compiled kernels of one device. Backends that share it compile every variant once.
@@ -17,6 +19,14 @@ type Library struct {
 	// Plain chooses the variants without workgroup barriers, which suit software adapters, where a barrier costs more
 	// than it saves. NewLibrary sets it for those.
 	Plain bool
+	// Subgroups chooses the products that add up within subgroups. NewLibrary sets it where the device has them.
+	Subgroups bool
+	// Integer chooses, for weights of 4 and 8 bits, the products of bytes, for which activations are rounded to 8 bits
+	// too. It is never set here: what it gives is close, but not what the reference gives, and it saves arithmetic where
+	// decode waits for memory.
+	Integer bool
+	// Refused is why the self-test has gone back from Subgroups or Integer to the baseline, or nil.
+	Refused error
 	// Source gives the texts of shaders, by file name, where others than the embedded ones are to be tried.
 	Source func(name string) ([]byte, error)
 	// Progress hears of every compiled pipeline; it may be nil.
@@ -31,7 +41,49 @@ type pipeline struct {
 
 // NewLibrary makes an empty library.
 func NewLibrary(dev gpu.Device) *Library {
-	return &Library{dev: dev, pipelines: map[string]*pipeline{}, Plain: dev.Info().Fallback}
+	l := &Library{dev: dev, pipelines: map[string]*pipeline{}, Plain: dev.Info().Fallback}
+	l.Subgroups = l.has(fastSubgroups)
+	return l
+}
+
+// Products that need a feature.
+const (
+	fastSubgroups = "fast/product_subgroups"
+	fastInteger   = "fast/product_dot"
+)
+
+func (l *Library) has(file string) bool {
+	i := slices.IndexFunc(shaders.Fast, func(f shaders.FastProduct) bool { return f.File == file })
+	return slices.Contains(l.dev.Info().Features, shaders.Fast[i].Feature)
+}
+
+// CanInteger says that the device can do what Integer chooses.
+func (l *Library) CanInteger() bool { return l.has(fastInteger) }
+
+// product is the included file that multiplies by weights of a layout, and how many threads share a row in it.
+func (l *Library) product(layout quant.Layout) (file string, lanes int) {
+	switch {
+	case l.Integer && layout >= quant.Layout4:
+		return fastInteger, 4
+	case l.Plain:
+		return "lib/product", 1
+	case l.Subgroups:
+		return fastSubgroups, 16
+	}
+	return "lib/product_lanes", 16
+}
+
+// products says in words how the kernels multiply, where that is not the baseline.
+func (l *Library) products() string {
+	switch {
+	case l.Refused != nil:
+		return "baseline kernels, because faster ones failed: " + l.Refused.Error()
+	case l.Integer:
+		return "activations in 8 bits"
+	case l.Subgroups && !l.Plain:
+		return "subgroups"
+	}
+	return ""
 }
 
 // compile compiles the variants that are not there yet, all in one go. The error of a shader is a *gpu.ShaderError.

@@ -77,7 +77,7 @@ func (n *node) choose(s *session, rows int) shaders.Variant {
 // pageConsts are the constants by which kernels know the formats of pages; those that read only one kind declare both.
 var pageConsts = map[string][]string{
 	"attend": {"KEY_F16", "VALUE_F16"}, "store": {"KEY_F16", "VALUE_F16"}, "qkv": {"KEY_F16", "VALUE_F16"},
-	"score": {"KEY_F16"}, "weigh": {"VALUE_F16"},
+	"score": {"KEY_F16"}, "weigh": {"VALUE_F16"}, "view": {"KEY_F16"},
 }
 
 // size is the node's grid for so many rows.

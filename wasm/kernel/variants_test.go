@@ -10,9 +10,11 @@ import (
 )
 
 // Every variant of every kernel compiles.
-func TestVariants(t *testing.T) {
-	dev := gputest.Open(t)
-	for _, k := range shaders.Kernels {
+func TestVariants(t *testing.T) { compileAll(t, gputest.Open(t), shaders.Kernels) }
+
+func compileAll(t *testing.T, dev gpu.Device, kernels []shaders.Kernel) {
+	t.Helper()
+	for _, k := range kernels {
 		for _, v := range k.Variants() {
 			s, err := shaders.Assemble(v, nil)
 			if err != nil {

@@ -26,6 +26,8 @@ func Run(t *testing.T, open Open, tol Tolerance) {
 		{"Neox", testNeox},
 		{"Sessions", testSessions},
 		{"Rollback", testRollback},
+		{"Views", testViews},
+		{"Matrix", testMatrix},
 	} {
 		t.Run(p.name, func(t *testing.T) { p.test(t, open, wide) })
 	}

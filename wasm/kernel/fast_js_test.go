@@ -1,0 +1,91 @@
+package kernel_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"kvlens/cache"
+	"kvlens/shaders"
+	"kvlens/wasm/gpu"
+	"kvlens/wasm/gpu/gputest"
+	"kvlens/wasm/quant"
+	"kvlens/wasm/ref"
+	"kvlens/wasm/ref/reftest"
+	"kvlens/wasm/step"
+)
+
+// The kernels of shaders/fast are tried here only: the compiler of native runs is too old for them.
+
+// fast opens a device that has the features of every fast kernel.
+func fast(t *testing.T) gpu.Device {
+	t.Helper()
+	dev := gputest.Open(t)
+	lib := newLibrary(dev)
+	if !lib.Subgroups || !lib.CanInteger() {
+		t.Fatalf("features %v: no subgroups, or no dot products of bytes", dev.Info().Features)
+	}
+	i := dev.Info()
+	t.Logf("subgroups of %d to %d threads", i.SubgroupMin, i.SubgroupMax)
+	return dev
+}
+
+func TestFastVariants(t *testing.T) { compileAll(t, fast(t), shaders.FastKernels()) }
+
+// The behavioural suite of all backends with subgroups, as exact as without.
+func TestSubgroups(t *testing.T) {
+	lib := newLibrary(fast(t))
+	lib.Plain = false
+	reftest.Run(t, func(led *cache.Ledger) (step.Backend, error) { return lib.Backend(led), nil }, reftest.Float32)
+}
+
+func TestFastSelfTest(t *testing.T) {
+	dev := fast(t)
+	for _, integer := range []bool{false, true} {
+		lib := newLibrary(dev)
+		lib.Plain, lib.Integer = false, integer
+		err := lib.SelfTest(context.Background(), ref.NewF64(new(cache.Ledger)), allLayouts...)
+		if err != nil || lib.Refused != nil {
+			t.Errorf("integer %v: %v, %v", integer, err, lib.Refused)
+		}
+		want := "subgroups"
+		if integer {
+			want = "activations in 8 bits"
+		}
+		if d := lib.Backend(new(cache.Ledger)).Info().Detail; !strings.Contains(d, want) {
+			t.Errorf("integer %v: details %q", integer, d)
+		}
+	}
+}
+
+// A fast kernel that computes something else, or does not compile, makes way for the baseline, and the backend says so.
+func TestFastGivesWay(t *testing.T) {
+	dev := fast(t)
+	for _, c := range []struct {
+		integer  bool
+		from, to string
+	}{
+		{false, "let size = subgroupAdd(1u);", "let size = GROUP;"},
+		{false, "subgroupAdd(acc[i])", "subgroupMax(acc[i])"},
+		{false, "enable subgroups;", ""},
+		{true, "w.scale * scale_of[at].x", "scale_of[at].x"},
+		{true, "pack4xI8", "pack4xU9"},
+	} {
+		lib := newLibrary(&spoiled{dev, "matmul", c.from, c.to})
+		lib.Plain, lib.Integer = false, c.integer
+		if err := lib.SelfTest(context.Background(), ref.NewF64(new(cache.Ledger)), quant.Layout8); err != nil {
+			t.Errorf("%s: %v", c.to, err)
+		}
+		detail := lib.Backend(new(cache.Ledger)).Info().Detail
+		if lib.Refused == nil || lib.Subgroups || lib.Integer || !strings.Contains(detail, lib.Refused.Error()) {
+			t.Errorf("%s: refused with %v; details %q", c.to, lib.Refused, detail)
+		}
+	}
+}
+
+// The behavioural suite with activations in 8 bits, for weights that have them.
+func TestInteger(t *testing.T) {
+	lib := newLibrary(fast(t))
+	lib.Plain, lib.Integer = false, true
+	reftest.Run(t, func(led *cache.Ledger) (step.Backend, error) { return lib.Backend(led), nil }, reftest.Tolerance{Abs: 0.05, Rel: 0.05})
+}
