@@ -61,7 +61,7 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions, emit func(Tok
 		return ReasonNone, fmt.Errorf("llama: generate: %w", ErrEmpty)
 	}
 	if sampler, ok := o.Sampler.(*sample.Sampler); ok && o.Max > 0 {
-		if _, ok := s.m.exec.(step.Stepper); ok {
+		if _, ok := s.m.exec.(step.Stepper); ok && !s.watched {
 			return s.replay(ctx, sampler, o, emit)
 		}
 	}

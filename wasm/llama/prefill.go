@@ -41,6 +41,10 @@ func (s *Session) prefill(ctx context.Context, ids []int32, progress func(done, 
 			return err
 		}
 		r := runner{s: s, ctx: ctx, args: s.args(all), probe: probe}
+		defer r.unwatch()
+		if err := r.watch(); err != nil {
+			return err
+		}
 		total := n * m.cfg.Layers
 		if err := r.embed(); err != nil {
 			return err
@@ -56,7 +60,10 @@ func (s *Session) prefill(ctx context.Context, ids []int32, progress func(done, 
 			}
 		}
 		r.args.From, r.args.To = n-1, n
-		return r.logits()
+		if err := r.logits(); err != nil {
+			return err
+		}
+		return r.collect()
 	})
 	if err == nil {
 		s.pending = nil
@@ -84,8 +91,24 @@ func (r *runner) embed() error {
 // layer runs one layer over all rows. A row attends to the stored tokens and to the rows before it, so all but the
 // store can run chunk by chunk.
 func (r *runner) layer(layer int, progress func(rows int)) error {
+	if err := r.compute(layer, progress); err != nil {
+		return err
+	}
+	if err := r.take(layer, len(r.args.IDs)); err != nil {
+		return err
+	}
+	err := r.chunks(func() error { return r.run(layer, layerOp(layer)+opStore) })
+	r.args.Slots = nil
+	if err != nil {
+		return err
+	}
+	return r.look(layer)
+}
+
+// compute is layer without storing.
+func (r *runner) compute(layer int, progress func(rows int)) error {
 	first := layerOp(layer)
-	err := r.chunks(func() error {
+	return r.chunks(func() error {
 		for op := range opsPerLayer {
 			if op == opStore {
 				continue
@@ -97,15 +120,6 @@ func (r *runner) layer(layer int, progress func(rows int)) error {
 		progress(r.args.To)
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if err := r.take(layer, len(r.args.IDs)); err != nil {
-		return err
-	}
-	err = r.chunks(func() error { return r.run(layer, first+opStore) })
-	r.args.Slots = nil
-	return err
 }
 
 // score computes the logits of all rows from skip on.

@@ -31,6 +31,8 @@ type Session struct {
 	ids     []int32   // every token of the conversation up to pos
 	pending []int32   // the last sampled token, while it is not in the cache
 	logits  []float32 // after the token before pos
+	watched bool      // passes leave rows
+	rows    *Rows     // of the last pass, if it was watched
 }
 
 // Errors that callers tell apart. A full cache is a *cache.FullError.
@@ -111,7 +113,7 @@ func (s *Session) Close() {
 // Reset empties the cache and starts again at position 0.
 func (s *Session) Reset() {
 	s.cache.Reset()
-	s.pos, s.ids, s.pending = 0, s.ids[:0], nil
+	s.pos, s.ids, s.pending, s.rows = 0, s.ids[:0], nil, nil
 }
 
 // Position is the position that the next token takes. It may pass the model's context_length.
@@ -165,6 +167,10 @@ func (s *Session) decode(ctx context.Context, id int32, probe Probe) error {
 		args := s.args([]int32{id})
 		args.Stored, args.To = true, 1
 		r := runner{s: s, ctx: ctx, args: args, probe: probe}
+		defer r.unwatch()
+		if err := r.watch(); err != nil {
+			return err
+		}
 		if err := r.run(-1, 0); err != nil {
 			return err
 		}
@@ -177,8 +183,14 @@ func (s *Session) decode(ctx context.Context, id int32, probe Probe) error {
 					return err
 				}
 			}
+			if err := r.look(layer); err != nil {
+				return err
+			}
 		}
-		return r.logits()
+		if err := r.logits(); err != nil {
+			return err
+		}
+		return r.collect()
 	})
 }
 
@@ -219,11 +231,12 @@ func (s *Session) args(ids []int32) step.Args {
 
 // runner runs operations of the model's program for one turn.
 type runner struct {
-	s     *Session
-	ctx   context.Context
-	args  step.Args
-	probe Probe
-	chunk int // first row of what Q, A and F hold: the chunks of Store may be others
+	s       *Session
+	ctx     context.Context
+	args    step.Args
+	probe   Probe
+	chunk   int      // first row of what Q, A and F hold: the chunks of Store may be others
+	watcher *watcher // nil unless the session is watched
 }
 
 // run runs one operation, shows it to the probe and gives way to others.

@@ -31,6 +31,7 @@ func (m *Generate) fields(w *wire) {
 	w.u32(&m.Max)
 	m.Sampling.fields(w)
 	w.u32s(&m.Forced)
+	w.boolean(&m.Rows)
 }
 
 func (m *Sampling) fields(w *wire) {
@@ -50,6 +51,18 @@ func (*Ping) fields(*wire)     {}
 
 func (m *ListModels) fields(w *wire)  { w.texts(&m.Manifests) }
 func (m *DeleteModel) fields(w *wire) { w.text(&m.Manifest) }
+
+func (m *View) fields(w *wire) {
+	w.u32(&m.Layer)
+	w.u32(&m.Head)
+}
+
+func (m *Matrix) fields(w *wire) {
+	for _, v := range []*uint32{&m.Layer, &m.Head, &m.First, &m.Tokens, &m.Pool, &m.Cells} {
+		w.u32(v)
+	}
+	w.u8s(&m.Codes)
+}
 
 func (m *Progress) fields(w *wire) {
 	w.u8((*uint8)(&m.Stage))

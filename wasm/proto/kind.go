@@ -18,6 +18,7 @@ const (
 	KindPing        Kind = 22
 	KindListModels  Kind = 23
 	KindDeleteModel Kind = 24
+	KindView        Kind = 25
 
 	KindProgress Kind = 64
 	KindOpened   Kind = 65
@@ -28,6 +29,7 @@ const (
 	KindDone     Kind = 70
 	KindFailure  Kind = 71
 	KindMoved    Kind = 72
+	KindMatrix   Kind = 73
 )
 
 // Message is anything that travels in a packet. Messages are plain values, not pointers.
@@ -55,6 +57,7 @@ func (GetState) Kind() Kind    { return KindGetState }
 func (Ping) Kind() Kind        { return KindPing }
 func (ListModels) Kind() Kind  { return KindListModels }
 func (DeleteModel) Kind() Kind { return KindDeleteModel }
+func (View) Kind() Kind        { return KindView }
 
 func (Progress) Kind() Kind { return KindProgress }
 func (Opened) Kind() Kind   { return KindOpened }
@@ -65,6 +68,7 @@ func (Models) Kind() Kind   { return KindModels }
 func (Done) Kind() Kind     { return KindDone }
 func (Failure) Kind() Kind  { return KindFailure }
 func (Moved) Kind() Kind    { return KindMoved }
+func (Matrix) Kind() Kind   { return KindMatrix }
 
 func (Hello) request()       {}
 func (Open) request()        {}
@@ -76,6 +80,7 @@ func (GetState) request()    {}
 func (Ping) request()        {}
 func (ListModels) request()  {}
 func (DeleteModel) request() {}
+func (View) request()        {}
 
 func (Hello) event()    {}
 func (Progress) event() {}
@@ -87,6 +92,7 @@ func (Models) event()   {}
 func (Done) event()     {}
 func (Failure) event()  {}
 func (Moved) event()    {}
+func (Matrix) event()   {}
 
 // Error makes a Failure an error, so that it can travel through Go code as it is.
 func (f Failure) Error() string { return fmt.Sprintf("%s: %s (code %d)", f.Op, f.Msg, f.Code) }
@@ -112,4 +118,6 @@ var codecs = map[Kind]codec{
 	KindDone:        codecOf[Done](),
 	KindFailure:     codecOf[Failure](),
 	KindMoved:       codecOf[Moved](),
+	KindView:        codecOf[View](),
+	KindMatrix:      codecOf[Matrix](),
 }

@@ -5,7 +5,7 @@
 package proto
 
 // Version changes with every change of the packets. Both sides must also be of one build.
-const Version = 2
+const Version = 3
 
 // Requests, page → engine.
 type (
@@ -41,6 +41,7 @@ type (
 		Max      uint32
 		Sampling Sampling
 		Forced   []uint32 // token ids that replace the first sampled ones (teacher forcing)
+		Rows     bool     // fill Step.Rows, RowTokens and Heads; CodeBadRequest "rows" where the backend shows none
 	}
 	// Sampling are the settings of wasm/sample. Temperature 0 is greedy.
 	Sampling struct {
@@ -49,6 +50,9 @@ type (
 	}
 	// Stop cancels the request with the given id, if it still runs. The request then ends with ReasonStopped.
 	Stop struct{ Target uint32 }
+	// View asks for the attention of one head over everything in the cache. Event: Matrix, then State. It computes the
+	// queries anew, in about the time of reading the conversation up to that layer; Stop ends that.
+	View struct{ Layer, Head uint32 }
 	// Reset empties the cache. Event: State.
 	Reset struct{}
 	// GetState asks for the latest State, also while another request runs. Event: State.
@@ -138,16 +142,25 @@ type (
 		Reasons               []uint8 // [L][G][N] codes of the recipe's schema
 		Evictions             Evictions
 		Virtual               []float32 // RazorAttention's virtual token, count per [L][G]
-		Rows                  []uint8   // u8 log codes [L][Q][N], max-pooled above 1,024 tokens
-		RowTokens             uint32    // N of Rows
-		Heads                 HeadSummaries
-		Gold                  []float32 // log-probabilities: gold first, then distractors
-		RefKL                 float32
-		RefAgree              bool
-		HasRef                bool
-		Seed                  uint32
-		Recipe                string
-		RecipeVersion         uint32
+		// Rows is the attention of the query that chose this token, over all tokens before it: u8 log codes [L][Q][cells];
+		// code c > 0 stands for 10^(4c/255 − 4), 0 for less than 1e-4. A cell holds the largest of ⌈RowTokens/cells⌉ tokens:
+		// of one up to 1,024 tokens, unless the model has so many heads that Rows would pass 320 KiB.
+		Rows          []uint8
+		RowTokens     uint32 // N of Rows
+		Heads         HeadSummaries
+		Gold          []float32 // log-probabilities: gold first, then distractors
+		RefKL         float32
+		RefAgree      bool
+		HasRef        bool
+		Seed          uint32
+		Recipe        string
+		RecipeVersion uint32
+	}
+	// Matrix is a head's causal attention, queries × keys, in the codes of Step.Rows. Tokens [First, First + Tokens) are
+	// pooled to Cells by Cells, each cell the largest of Pool × Pool; what lies in a query's future is 0.
+	Matrix struct {
+		Layer, Head, First, Tokens, Pool, Cells uint32
+		Codes                                   []uint8 // [Cells][Cells], at most 1 MiB
 	}
 	// Evictions are columns of one length.
 	Evictions struct {
@@ -155,7 +168,8 @@ type (
 		Rule                              []uint8
 		Score, Threshold                  []float32
 	}
-	// HeadSummaries are columns of L·Q values.
+	// HeadSummaries are columns of L·Q values, from the same probabilities as Rows before they are rounded and pooled:
+	// the share of the first 4 tokens, of the last 32 but for those, the entropy in nats, and the largest probability.
 	HeadSummaries struct{ Sink, Local, Entropy, Top1 []float32 }
 	// LedgerRow is one kind of the ledger.
 	LedgerRow struct {

@@ -135,6 +135,7 @@ type outcome struct {
 	steps   []proto.Step
 	state   proto.State
 	models  proto.Models
+	matrix  proto.Matrix
 	moved   []proto.Moved
 	done    proto.Done
 	failure *proto.Failure
@@ -175,6 +176,8 @@ func (p *page) wait(id uint32, each func(event)) *outcome {
 			o.state = m
 		case proto.Models:
 			o.models = m
+		case proto.Matrix:
+			o.matrix = m
 		case proto.Moved:
 			o.moved = append(o.moved, m)
 		case proto.Done:

@@ -21,6 +21,9 @@ func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
 	if err := checkGenerate(g, e.tok.Vocab()); err != nil {
 		return proto.Done{}, err
 	}
+	if err := e.session.Watch(g.Rows); err != nil {
+		return proto.Done{}, err
+	}
 	later := g.Continue && e.session.Position() > 0
 	ids, err := e.prompt(g, later)
 	if err != nil {
@@ -49,6 +52,9 @@ func (e *engine) turn(j job, g proto.Generate, ids []int32) (done proto.Done, er
 		ctx := j.ctx
 		if a.again = 0; len(a.ids) > 0 { // what the page has seen comes again, also if it wants no more
 			ctx = context.WithoutCancel(ctx)
+		}
+		if err := e.session.Watch(g.Rows); err != nil { // the session may be another
+			return err
 		}
 		if err := e.read(ctx, j.id, ids); err != nil {
 			return err
@@ -164,6 +170,7 @@ func (a *answer) emit(t llama.Token) error {
 		s.TopIDs[i] = uint32(id)
 		s.TopTexts[i] = e.tok.Decode([]int32{id})
 	}
+	e.look(&s)
 	a.ids = append(a.ids, t.ID)
 	a.again++
 	e.send(a.id, s)

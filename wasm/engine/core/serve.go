@@ -214,6 +214,8 @@ func (e *engine) run(j job) (done proto.Done, err error) {
 		return done, e.setMemory(j, m.Memory)
 	case proto.Generate:
 		return e.generate(j, m)
+	case proto.View:
+		return done, e.view(j, m)
 	case proto.Reset:
 		return done, e.reset(j)
 	case proto.ListModels:
