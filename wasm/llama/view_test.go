@@ -226,3 +226,48 @@ func TestTeachBlind(t *testing.T) {
 		t.Errorf("View: %v", err)
 	}
 }
+
+// Beyond 1,024 tokens neighbours share a cell, which shows the largest of them.
+func TestTeachPooled(t *testing.T) {
+	prompts, _ := golden.Teach(t)
+	var ids []int32
+	for len(ids) < 1030 {
+		ids = append(ids, prompts[len(ids)%len(prompts)].IDs...)
+	}
+	ids = ids[:1030]
+	s := session(t, teach(t), llama.SessionOptions{Tokens: len(ids)})
+	watch(t, s)
+	const layer, head, cells = 2, 3, 515
+	var want [][]float32
+	err := s.PrefillProbe(ctx, ids, func(at *llama.At) (err error) {
+		if _, ok := at.Op.(step.Store); ok && at.Layer == layer && at.To == len(ids) {
+			want, err = at.Attention(len(ids) - 1)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := s.Rows()
+	if rows.Tokens != len(ids) || len(rows.Codes) != len(rows.Sums)*cells {
+		t.Fatalf("%d codes over %d tokens", len(rows.Codes), rows.Tokens)
+	}
+	x, err := s.View(ctx, layer, head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x.Tokens != len(ids) || x.Pool != 2 || x.Cells != cells || len(x.Codes) != cells*cells {
+		t.Fatalf("%d tokens, pools of %d, %d cells, %d codes", x.Tokens, x.Pool, x.Cells, len(x.Codes))
+	}
+	heads := len(want)
+	for j := range cells {
+		got := rows.Codes[(layer*heads+head)*cells:][j]
+		if c := step.Code(float64(max(want[head][2*j], want[head][2*j+1]))); got > c+1 || got+1 < c {
+			t.Errorf("cell %d is %d, want %d", j, got, c)
+		}
+		// The matrix's last row holds the query before, too. Its queries are those of a first turn, so they are the same.
+		if m := x.Codes[(cells-1)*cells+j]; m+1 < got {
+			t.Errorf("cell %d is %d in the matrix, %d in the row", j, m, got)
+		}
+	}
+}
