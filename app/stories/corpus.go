@@ -2,6 +2,7 @@ package stories
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -109,8 +110,18 @@ func (d *draft) facts() {
 		rounds = pick(d.r, []int{1, 1, 2, 3, 5})
 	}
 	relation := d.relations()
-	for round := 1; round <= rounds; round++ {
-		end := d.limit * round / rounds
+	ends := make([]int, rounds) // anywhere, so that some questions come after a sentence or two
+	for i := range ends {
+		ends[i] = d.limit
+		if i > 0 {
+			ends[i] = d.r.IntN(d.limit)
+		}
+	}
+	slices.Sort(ends)
+	for _, end := range ends {
+		if d.words+8 > end {
+			continue
+		}
 		story := end - int(asking*float64(end-d.words))
 		if d.words > 0 {
 			d.put("\n")
@@ -136,8 +147,13 @@ func (d *draft) relations() func() Relation {
 	n := pick(d.r, []int{1, 1, 2, 2, 3, 4})
 	chosen := all[:n]
 	for _, r := range chosen {
-		if Relation(r) == Owner { // an owner alone answers nothing
+		switch Relation(r) {
+		case Owner: // an owner alone answers nothing
 			chosen = append(append([]int(nil), chosen...), int(Code))
+		case Code:
+			if d.r.IntN(2) == 0 {
+				chosen = append(append([]int(nil), chosen...), int(Owner))
+			}
 		}
 	}
 	return func() Relation { return Relation(pick(d.r, chosen)) }
@@ -145,7 +161,7 @@ func (d *draft) relations() func() Relation {
 
 // tellOne tells a fact of a relation, or filler when the relation has no more to tell.
 func (d *draft) tellOne(rel Relation) {
-	if old := d.known(rel); old != nil && len(d.p.facts[rel].update) > 0 && d.r.Float64() < 0.12 {
+	if old := d.known(rel); old != nil && len(d.p.facts[rel].update) > 0 && d.r.Float64() < 0.2 {
 		f := old.fact
 		for f.value == old.value {
 			f.value = d.value(f, Known)
@@ -153,7 +169,7 @@ func (d *draft) tellOne(rel Relation) {
 		d.tellIn(f, d.p.facts[rel].update)
 		return
 	}
-	if rel == Meal && d.r.Float64() < 0.25 && d.tellList() {
+	if rel == Meal && d.r.Float64() < 0.35 && d.tellList() {
 		return
 	}
 	for range 20 {
@@ -294,7 +310,7 @@ func (d *draft) ask() bool {
 		return false
 	}
 	t := pick(d.r, open)
-	if d.r.Float64() < 0.12 && d.askUntold(t.rel) {
+	if d.r.Float64() < 0.15 && d.askUntold(t.rel) {
 		return true
 	}
 	t.asked = true

@@ -20,7 +20,7 @@ import corpus
 from model import Config, Llama, plant
 from muon import Muon
 
-STAGES = "64:0.6,128:1,256:1.4,512:1.8,1024:1.2,2048:0.6"
+STAGES = "64:0.8,128:1.6,256:2.6,512:3.6,1024:3,2048:2"
 CHINESE = 0.45
 
 # What is planted. Heads that begin at fixed distances:
