@@ -54,8 +54,8 @@ test-gpu:            ## level 1: device, kernels and models on WebGPU against re
 test-web:            ## level 2: the CPU path and WebGPU against the reference, in a Chromium worker
 	go run ./web/e2e/worker
 	go run ./web/e2e/worker -nosimd ./wasm/cpu
-	go run ./web/e2e/worker -webgpu ./wasm/gpu ./wasm/kernel ./wasm/engine/choose
-	go run ./web/e2e/worker -webgpu -run 'Tiny|Teach|Forced|Generate|Sessions|Turns|Cancelled|Ledger' ./wasm/llama
+	go run ./web/e2e/worker -webgpu -timeout 20m ./wasm/gpu ./wasm/kernel ./wasm/engine/choose
+	go run ./web/e2e/worker -webgpu -run 'Counts|Tiny|Teach|Forced|Generate|Sessions|Turns|Cancelled|Ledger' ./wasm/llama
 
 mutate:              ## change the shaders, token by token, and see that the kernel tests notice
 	KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) go run ./web/lab/mutate

@@ -9,11 +9,11 @@ enable subgroups;
 
 const TILE: u32 = 1u;   // input rows
 const LANES: u32 = 16u; // threads for each weight row
-const ROWS: u32 = 4u;   // weight rows of a workgroup, GROUP / LANES
+const TEAMS: u32 = 4u;  // weight rows of a workgroup, GROUP / LANES
 
 var<private> sums: array<f32, TILE>; // in the first lane of each row
 
-var<workgroup> row_of: array<u32, ROWS>;
+var<workgroup> row_of: array<u32, TEAMS>;
 var<workgroup> partial: array<vec4<f32>, TILE * GROUP>;
 var<workgroup> partial_squares: array<f32, TILE * GROUP>;
 

@@ -41,10 +41,10 @@ func TestSubgroups(t *testing.T) {
 
 func TestFastSelfTest(t *testing.T) {
 	dev := fast(t)
-	for _, integer := range []bool{false, true} {
+	for integer, layouts := range map[bool][]quant.Layout{false: allLayouts, true: {quant.Layout4, quant.Layout8}} {
 		lib := newLibrary(dev)
 		lib.Plain, lib.Integer = false, integer
-		err := lib.SelfTest(context.Background(), ref.NewF64(new(cache.Ledger)), allLayouts...)
+		err := lib.SelfTest(context.Background(), ref.NewF64(new(cache.Ledger)), layouts...)
 		if err != nil || lib.Refused != nil {
 			t.Errorf("integer %v: %v, %v", integer, err, lib.Refused)
 		}
@@ -81,11 +81,4 @@ func TestFastGivesWay(t *testing.T) {
 			t.Errorf("%s: refused with %v; details %q", c.to, lib.Refused, detail)
 		}
 	}
-}
-
-// The behavioural suite with activations in 8 bits, for weights that have them.
-func TestInteger(t *testing.T) {
-	lib := newLibrary(fast(t))
-	lib.Plain, lib.Integer = false, true
-	reftest.Run(t, func(led *cache.Ledger) (step.Backend, error) { return lib.Backend(led), nil }, reftest.Tolerance{Abs: 0.05, Rel: 0.05})
 }

@@ -4,7 +4,10 @@ import (
 	"math"
 	"testing"
 
+	"kvlens/cache"
 	"kvlens/wasm/cpu"
+	"kvlens/wasm/gpu"
+	"kvlens/wasm/kernel"
 	"kvlens/wasm/llama"
 	"kvlens/web/lab/golden"
 )
@@ -120,6 +123,34 @@ func TestGoldenIntegerSmolLM2(t *testing.T) {
 			}
 			a.add(p.Name+" continued", wide(got.Logits()), wide(want.Logits()))
 		}
+	}
+	a.report()
+}
+
+// The built-in model on WebGPU with activations in 8 bits, against the oracle's logits.
+func TestGoldenIntegerTeachGPU(t *testing.T) {
+	if !onGPU {
+		t.Skip("needs WebGPU: set KVLENS_GPU=1")
+	}
+	dev, err := gpu.Open(ctx, gpu.Options{Fallback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dev.Close)
+	lib := kernel.NewLibrary(dev)
+	lib.Integer = lib.CanInteger()
+	if !lib.Integer {
+		t.Fatal("the device has no dot products of bytes")
+	}
+	led := new(cache.Ledger)
+	m := open(t, golden.TeachModel(t), lib.Backend(led), led)
+	t.Cleanup(m.Close)
+	a := tally{t: t, count: golden.Count(t)}
+	prompts, _ := golden.Teach(t)
+	for _, p := range prompts {
+		s := session(t, m, llama.SessionOptions{})
+		prefill(t, s, p.IDs)
+		a.add(p.Name, wide(s.Logits()), p.Logits)
 	}
 	a.report()
 }

@@ -18,6 +18,7 @@ import (
 // The ledger knows every byte of the device, at each stage, and after 200 answers both are where they were.
 func TestLedgerEqualsDevice(t *testing.T) {
 	dev := gputest.Open(t)
+	live := account(t, dev)
 	chooser := Chooser{Open: func(context.Context, gpu.Options) (gpu.Device, error) { return dev, nil }}
 	led := new(cache.Ledger)
 	b, _, err := chooser.Choose(ctx, core.Wish{Backend: "webgpu", Layouts: []quant.Layout{quant.LayoutF32}}, led)
@@ -27,7 +28,7 @@ func TestLedgerEqualsDevice(t *testing.T) {
 	var host int64 // what the ledger has besides
 	check := func(when string) {
 		t.Helper()
-		if _, bytes := dev.Live(); led.Total().Allocated != bytes+host {
+		if bytes := live(); led.Total().Allocated != bytes+host {
 			t.Errorf("%s: the ledger has %d bytes, the device %d and the host %d", when, led.Total().Allocated, bytes, host)
 		}
 	}

@@ -1,0 +1,175 @@
+package llama_test
+
+import (
+	"syscall/js"
+	"testing"
+
+	"kvlens/cache"
+	"kvlens/wasm/gpu"
+	"kvlens/wasm/kernel"
+	"kvlens/wasm/llama"
+	"kvlens/wasm/sample"
+	"kvlens/web/lab/golden"
+)
+
+// watchGPU wraps WebGPU's prototypes: how often each function is called, how many bytes are read back, how many
+// read-backs wait at once, and what a delay of each does.
+const watchGPU = `(() => {
+	const uses = {bytes: 0, waiting: 0, most: 0, delay: 0};
+	const undo = [];
+	const wrap = (type, names, also) => {
+		const proto = type.prototype;
+		for (const name of names) {
+			const f = proto[name];
+			uses[name] = 0;
+			proto[name] = function (...args) {
+				uses[name]++;
+				const v = f.apply(this, args);
+				return also ? also(v) : v;
+			};
+			undo.push(() => { proto[name] = f; });
+		}
+	};
+	wrap(GPUDevice, Object.getOwnPropertyNames(GPUDevice.prototype).filter((name) => name.startsWith("create")));
+	wrap(GPUCommandEncoder, ["beginComputePass"]);
+	wrap(GPUComputePassEncoder, ["dispatchWorkgroups"]);
+	wrap(GPUQueue, ["submit", "writeBuffer"]);
+	wrap(GPUBuffer, ["getMappedRange"], (v) => { uses.bytes += v.byteLength; return v; });
+	wrap(GPUBuffer, ["mapAsync"], async (mapped) => {
+		uses.most = Math.max(uses.most, ++uses.waiting);
+		try {
+			await mapped;
+			if (uses.delay) await new Promise((done) => setTimeout(done, uses.delay));
+		} finally {
+			uses.waiting--;
+		}
+	});
+	return {uses, undo: () => undo.forEach((f) => f())};
+})()`
+
+func watchUses(t testing.TB) js.Value {
+	t.Helper()
+	w := js.Global().Call("eval", watchGPU)
+	t.Cleanup(func() { w.Call("undo") })
+	return w.Get("uses")
+}
+
+// numbers is a copy of an object of numbers.
+func numbers(v js.Value) map[string]int {
+	out := map[string]int{}
+	keys := js.Global().Get("Object").Call("keys", v)
+	for i := range keys.Length() {
+		out[keys.Index(i).String()] = v.Get(keys.Index(i).String()).Int()
+	}
+	return out
+}
+
+// teachGPU is the built-in model on a device of its own.
+func teachGPU(t testing.TB) *llama.Model {
+	t.Helper()
+	dev, err := gpu.Open(ctx, gpu.Options{Fallback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dev.Close)
+	led := new(cache.Ledger)
+	m := open(t, golden.TeachModel(t), kernel.NewLibrary(dev).Backend(led), led)
+	t.Cleanup(m.Close)
+	return m
+}
+
+// answers generates n tokens and calls at with the number of each.
+func answers(t testing.TB, s *llama.Session, n int, at func(i int)) {
+	t.Helper()
+	i := 0
+	_, err := s.Generate(ctx, llama.GenerateOptions{Max: n, Sampler: sample.New(sample.Params{})}, func(llama.Token) error {
+		at(i)
+		i++
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a token of the built-in model costs, counted in the browser: dispatches, objects, bytes read back and calls of
+// JavaScript. WebGPU wants a new encoder with a new pass for every submission; nothing else is made.
+func TestCountsOfTeach(t *testing.T) {
+	if !onGPU {
+		t.Skip("needs WebGPU: set KVLENS_GPU=1")
+	}
+	m := teachGPU(t)
+	s := session(t, m, llama.SessionOptions{Tokens: 128})
+	prompts, _ := golden.Teach(t)
+	prefill(t, s, prompts[0].IDs[:8])
+	uses := watchUses(t)
+	const first, tokens = 8, 32 // while more are submitted than waited for
+	crossings := js.Global().Get("crossings")
+	var before, after, callsBefore, callsAfter map[string]int
+	answers(t, s, first+tokens+8, func(i int) {
+		switch i {
+		case first:
+			before, callsBefore = numbers(uses), numbers(crossings)
+			callsBefore = numbers(crossings) // without those of the line before
+		case first + tokens:
+			callsAfter = numbers(crossings)
+			after = numbers(uses)
+		}
+	})
+	for name, n := range after {
+		n -= before[name]
+		if n != 0 {
+			t.Logf("%s: %.2f a token", name, float64(n)/tokens)
+		}
+		switch name {
+		case "dispatchWorkgroups":
+			if most := 6*m.Config().Layers + 6; n > most*tokens {
+				t.Errorf("%d dispatches for %d tokens, want at most %d for each", n, tokens, most)
+			}
+		case "bytes":
+			if n > 64*tokens {
+				t.Errorf("%d bytes read back for %d tokens", n, tokens)
+			}
+		case "createCommandEncoder", "beginComputePass", "submit", "mapAsync", "getMappedRange":
+			if n != tokens {
+				t.Errorf("%s: %d for %d tokens", name, n, tokens)
+			}
+		case "writeBuffer", "waiting", "most", "delay":
+		default:
+			if n != 0 {
+				t.Errorf("%s: %d for %d tokens, want none", name, n, tokens)
+			}
+		}
+	}
+	if most := after["most"]; most != 4 {
+		t.Errorf("%d read-backs wait at once, want 4", most)
+	}
+	calls := 0
+	for _, kind := range []string{"valueInvoke", "valueCall", "valueNew", "copyBytesToGo", "copyBytesToJS"} {
+		calls += callsAfter[kind] - callsBefore[kind]
+		t.Logf("%s: %.2f a token", kind, float64(callsAfter[kind]-callsBefore[kind])/tokens)
+	}
+	t.Logf("%.2f calls of JavaScript a token", float64(calls)/tokens)
+}
+
+// BenchmarkSlowMap prints what a token costs when each read-back takes 100 ms longer, with four in flight.
+func BenchmarkSlowMap(b *testing.B) {
+	if !onGPU {
+		b.Skip("needs WebGPU: set KVLENS_GPU=1")
+	}
+	m := teachGPU(b)
+	prompts, _ := golden.Teach(b)
+	uses := watchUses(b)
+	for _, delay := range []int{0, 100} {
+		s := session(b, m, llama.SessionOptions{Tokens: 128})
+		prefill(b, s, prompts[0].IDs[:8])
+		b.Run(map[int]string{0: "direct", 100: "100 ms later"}[delay], func(b *testing.B) {
+			uses.Set("delay", delay)
+			defer uses.Set("delay", 0)
+			for b.Loop() {
+				answers(b, s, 40, func(int) {})
+			}
+			b.ReportMetric(b.Elapsed().Seconds()*1000/float64(40*b.N), "ms/token")
+		})
+	}
+}
