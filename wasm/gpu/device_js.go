@@ -27,7 +27,10 @@ type web struct {
 	bytes                                                       js.Value // a Uint8Array, its way in
 	tableOfBuffers, tableOfPipelines, tableOfGroups, recordings js.Value
 	doWrite, doWriteFrom, doCopy, doRead, doCompile, doRun      js.Value
+	doWrites                                                    js.Value
 	doStage, doUnstage, doRecord, doReplay, doClose             js.Value
+
+	gathered []byte // writes that wait, as gpu.js wants them: buffer, offset and length of each, and its bytes
 
 	fault    error // an error that no scope caught, until someone is told
 	heard    js.Func
@@ -86,7 +89,7 @@ func newWeb(dev js.Value, info Info) Device {
 	script := js.Global().Call("attachGPU", dev, w.ready)
 	for name, to := range map[string]*js.Value{
 		"bytes": &w.bytes, "buffers": &w.tableOfBuffers, "pipelines": &w.tableOfPipelines, "groups": &w.tableOfGroups,
-		"recordings": &w.recordings, "write": &w.doWrite, "writeFrom": &w.doWriteFrom, "copy": &w.doCopy, "read": &w.doRead,
+		"recordings": &w.recordings, "write": &w.doWrite, "writes": &w.doWrites, "writeFrom": &w.doWriteFrom, "copy": &w.doCopy, "read": &w.doRead,
 		"compile": &w.doCompile, "run": &w.doRun, "stage": &w.doStage, "unstage": &w.doUnstage, "record": &w.doRecord,
 		"replay": &w.doReplay, "close": &w.doClose,
 	} {
@@ -185,6 +188,7 @@ func (w *web) newBuffer(b Buffer, label string, size int64) error {
 }
 
 func (w *web) destroy(b Buffer) {
+	w.flush()
 	w.tableOfBuffers.Call("delete", int(b))
 	w.buffers[b].Destroy()
 	delete(w.buffers, b)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -322,5 +323,34 @@ func TestTwoDevices(t *testing.T) {
 		if word(got, 0) != 6*(i+1) {
 			t.Fatalf("%d, want %d", word(got, 0), 6*(i+1))
 		}
+	}
+}
+
+// Writes, copies and the destruction of other buffers happen in the order of their calls, small writes and large.
+func TestWritesInOrder(t *testing.T) {
+	d := gputest.Open(t)
+	const n = 1 << 14 // words, more than waits
+	a, b := newBuffer(t, d, n), newBuffer(t, d, n)
+	large := make([]byte, 4*n)
+	large[0], large[4] = 7, 8
+	check(t, d.Write(a, 0, words(1, 2, 3)))
+	check(t, d.Write(a, 0, large)) // takes what was written before
+	check(t, d.Write(a, 4, words(9)))
+	check(t, d.Copy(b, 0, a, 0, 12)) // sees the last word
+	check(t, d.Write(a, 0, words(5, 6)))
+	gone := newBuffer(t, d, 1)
+	check(t, d.Write(gone, 0, words(1)))
+	d.Destroy(gone)
+	for i := range uint32(3000) { // more than the hand holds
+		check(t, d.Write(a, int64(4*i), words(slices.Repeat([]uint32{i}, 100)...)))
+	}
+	got := make([]byte, 12)
+	check(t, d.Read(b, 0, got))
+	if word(got, 0) != 7 || word(got, 1) != 9 || word(got, 2) != 0 {
+		t.Errorf("the copy holds %v", got)
+	}
+	check(t, d.Read(a, 4*2998, got))
+	if word(got, 0) != 2998 || word(got, 1) != 2999 || word(got, 2) != 2999 {
+		t.Errorf("after many writes there is %v", got)
 	}
 }

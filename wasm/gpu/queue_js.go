@@ -4,13 +4,29 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
 	"syscall/js"
 
 	"kvlens/wasm/jsutil"
 )
 
+// gatherMost is how many bytes a write may have that waits for the next thing to go to the queue: what a token needs to
+// be told fits into the call of its replay.
+const gatherMost = 4 << 10
+
 func (w *web) write(b Buffer, off int64, p []byte) (err error) {
 	defer guard("write", &err)
+	if len(p) <= gatherMost && off <= math.MaxUint32 {
+		if len(w.gathered)+len(p)+3*4 > handOver {
+			w.flush()
+		}
+		for _, v := range [3]uint32{uint32(b), uint32(off), uint32(len(p))} {
+			w.gathered = binary.LittleEndian.AppendUint32(w.gathered, v)
+		}
+		w.gathered = append(w.gathered, p...)
+		return w.told("write")
+	}
+	w.flush()
 	for len(p) > 0 {
 		n := min(len(p), handOver)
 		js.CopyBytesToJS(w.bytes, p[:n])
@@ -19,6 +35,22 @@ func (w *web) write(b Buffer, off int64, p []byte) (err error) {
 		p = p[n:]
 	}
 	return w.told("write")
+}
+
+// handGathered gives gpu.js the writes that wait, and says how many bytes they take.
+func (w *web) handGathered() (n int) {
+	if n = len(w.gathered); n > 0 {
+		js.CopyBytesToJS(w.bytes, w.gathered)
+		w.gathered = w.gathered[:0]
+	}
+	return n
+}
+
+// flush does the writes that wait. Whatever else goes to the queue, or ends a buffer, calls it first.
+func (w *web) flush() {
+	if n := w.handGathered(); n > 0 {
+		w.doWrites.Invoke(n)
+	}
 }
 
 // ValueWriter is what devices in the browser do besides: they take bytes that have never been in Go's memory.
@@ -40,12 +72,14 @@ func (d *device) WriteValue(b Buffer, off int64, chunk js.Value, from, n int64) 
 		return misuse(op, "%s: the chunk has no %d bytes at %d", d.buffers[b].label, n, from)
 	}
 	defer guard(op, &err)
+	d.drv.(*web).flush()
 	d.drv.(*web).doWriteFrom.Invoke(int(b), off, chunk, from, n)
 	return nil
 }
 
 func (w *web) copyBuffer(dst Buffer, dstOff int64, src Buffer, srcOff, n int64) (err error) {
 	defer guard("copy", &err)
+	w.flush()
 	w.doCopy.Invoke(int(dst), dstOff, int(src), srcOff, n)
 	return w.told("copy")
 }
@@ -53,6 +87,7 @@ func (w *web) copyBuffer(dst Buffer, dstOff int64, src Buffer, srcOff, n int64) 
 func (w *web) read(b Buffer, off int64, dst []byte) (err error) {
 	const op = "read"
 	defer guard(op, &err)
+	w.flush()
 	v, err := jsutil.Await(w.ctx, w.doRead.Invoke(int(b), off, len(dst)))
 	var thrown js.Error
 	switch {
@@ -80,6 +115,7 @@ func (w *web) hand(list []Dispatch) {
 
 func (w *web) run(list []Dispatch) (err error) {
 	defer guard("run", &err)
+	w.flush()
 	for len(list) > 0 {
 		n := min(len(list), handOver/(4*words))
 		w.hand(list[:n])
@@ -115,7 +151,7 @@ func (w *web) forget(r Recording) { w.recordings.Call("delete", int(r)) }
 
 func (w *web) replay(r Recording) (err error) {
 	defer guard("replay", &err)
-	w.doReplay.Invoke(int(r))
+	w.doReplay.Invoke(int(r), w.handGathered())
 	return nil
 }
 

@@ -150,6 +150,9 @@ func TestCountsOfTeach(t *testing.T) {
 		t.Logf("%s: %.2f a token", kind, float64(callsAfter[kind]-callsBefore[kind])/tokens)
 	}
 	t.Logf("%.2f calls of JavaScript a token", float64(calls)/tokens)
+	if calls > 4*tokens {
+		t.Errorf("%d calls of JavaScript for %d tokens", calls, tokens)
+	}
 }
 
 // BenchmarkSlowMap prints what a token costs when each read-back takes 100 ms longer, with four in flight.

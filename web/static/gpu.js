@@ -19,6 +19,15 @@ globalThis.attachGPU = (device, ready) => {
 		queue.submit(commands);
 	};
 
+	// writes does the n bytes of writes that Go has gathered: buffer, offset and length of each, and its bytes.
+	const writes = (n) => {
+		for (let at = 0; at < n;) {
+			const size = words[at / 4 + 2];
+			queue.writeBuffer(buffers.get(words[at / 4]), words[at / 4 + 1], bytes, at + 12, size);
+			at += 12 + size;
+		}
+	};
+
 	// decode reads n dispatches of five words each: pipeline, group and the numbers of workgroups.
 	const decode = (n) => {
 		const list = [];
@@ -66,6 +75,7 @@ globalThis.attachGPU = (device, ready) => {
 	return {
 		bytes, buffers, pipelines, groups, recordings,
 
+		writes,
 		write: (id, offset, n) => queue.writeBuffer(buffers.get(id), offset, bytes, 0, n),
 		writeFrom: (id, offset, chunk, from, n) => queue.writeBuffer(buffers.get(id), offset, chunk, from, n),
 
@@ -120,7 +130,9 @@ globalThis.attachGPU = (device, ready) => {
 
 		record: (id, n, read, offset, size) => recordings.set(id, {list: decode(n), source: buffers.get(read), offset, size}),
 
-		replay(id) {
+		// replay does writes of n bytes first.
+		replay(id, n) {
+			writes(n);
 			const {list, source, offset, size} = recordings.get(id);
 			const {buffer, map} = stages[next];
 			const encoder = device.createCommandEncoder();
