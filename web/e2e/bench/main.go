@@ -55,6 +55,12 @@ func run() error {
 	}
 	ratio(got, "SIMD product over the Go loop, one token", "Loops/simd matvec-GFLOP/s", "Loops/go matvec-GFLOP/s", 10)
 	ratio(got, "SIMD product over the Go loop, 32 tokens", "Loops/simd matmul-GFLOP/s", "Loops/go matmul-GFLOP/s", 10)
+	slow, err := chromium("SlowMap", "-webgpu", "./wasm/llama")
+	if err != nil {
+		return err
+	}
+	more := slow["SlowMap/delayed ms/token"] - slow["SlowMap/direct ms/token"]
+	fmt.Printf("100 ms more for each read-back, four in flight, on a software adapter: %.1f ms more a token (aim: at most 25)\n", more)
 	if len(models) < 2 {
 		return nil
 	}
@@ -97,10 +103,10 @@ func native(model string) error {
 // metric is one "value unit" of a benchmark's line.
 var metric = regexp.MustCompile(`([0-9.]+) ([A-Za-z0-9/-]+)`)
 
-// chromium runs benchmarks in a Chromium worker and returns their metrics by "name unit". A name that came twice (#01)
+// chromium runs benchmarks of packages in a Chromium worker, with flags before them, and returns their metrics by "name unit". A name that came twice (#01)
 // counts as one.
-func chromium(bench string, packages ...string) (map[string]float64, error) {
-	out, err := output("go", append([]string{"run", "./web/e2e/worker", "-run", "^$", "-bench", bench}, packages...)...)
+func chromium(bench string, args ...string) (map[string]float64, error) {
+	out, err := output("go", append([]string{"run", "./web/e2e/worker", "-run", "^$", "-bench", bench}, args...)...)
 	if err != nil {
 		return nil, err
 	}
