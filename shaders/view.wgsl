@@ -72,15 +72,13 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>, @builtin(workgroup_id) g
     var sum = 0.0;
     for (var slot = lane; slot < count; slot += GROUP) {
       let logit = logit_of(list, slot, query, last);
-      if (logit > LOWEST) {
-        let most = max(top, logit);
-        sum = sum * exp(top - most) + exp(logit - most);
-        top = most;
-      }
+      let most = max(top, logit);
+      sum = sum * exp(top - most) + exp(logit - most); // a slot that does not count adds 0 once another has been seen
+      top = most;
     }
     workgroupBarrier(); // the row before has read its sums
     tops[lane] = top;
-    parts[lane] = vec3<f32>(sum, 0.0, 0.0);
+    parts[lane].x = sum;
     workgroupBarrier();
     top = LOWEST;
     for (var i = 0u; i < GROUP; i++) {

@@ -34,11 +34,12 @@ func (b *backend) Compile(p *step.Program) (step.Exec, error) {
 	}
 	s := &p.Shape
 	b.loops.open(p.Chunk, max(s.Hidden, s.Heads*s.HeadDim, s.FFN))
-	return &exec{Exec: e, loops: b.loops}, nil
+	return &exec{Exec: e, Viewer: e.(step.Viewer), loops: b.loops}, nil // ref's programs show views
 }
 
 type exec struct {
 	step.Exec
+	step.Viewer
 	loops  *loops
 	closed bool
 }
