@@ -23,6 +23,10 @@ var Languages = []string{"en", "zh"}
 // Backends are the ones that the address may ask for.
 var Backends = []string{"cpu", "ref", "webgpu"}
 
+// unlisted is a backend that the address may ask for and the page does not offer: WebGPU with activations in 8 bits, for
+// measurements.
+const unlisted = "webgpu-int8"
+
 // ParseQuery reads the query of the page's address. Anything odd is left out with a notice, never passed on.
 func ParseQuery(query string) Options {
 	o := Options{Seed: DefaultSeed}
@@ -36,7 +40,7 @@ func ParseQuery(query string) Options {
 		}
 	}
 	if v := q.Get("backend"); v != "" {
-		if contains(Backends, v) {
+		if contains(Backends, v) || v == unlisted {
 			o.Backend = v
 		} else {
 			o.Notices = append(o.Notices, Notice{Key: "notice.backend", Args: []string{clip(v)}})

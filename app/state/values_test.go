@@ -9,6 +9,7 @@ func TestParseQuery(t *testing.T) {
 	for query, want := range map[string]Options{
 		"":                                     {Seed: DefaultSeed},
 		"?lang=zh&backend=cpu&seed=42":         {Lang: "zh", Backend: "cpu", Seed: 42},
+		"?backend=webgpu-int8":                 {Backend: "webgpu-int8", Seed: DefaultSeed},
 		"lang=zh-Hans-CN":                      {Lang: "zh", Seed: DefaultSeed},
 		"?lang=fr":                             {Seed: DefaultSeed, Notices: []Notice{{"notice.lang", []string{"fr"}}}},
 		"?backend=<script>":                    {Seed: DefaultSeed, Notices: []Notice{{"notice.backend", []string{"<script>"}}}},

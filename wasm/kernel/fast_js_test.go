@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"kvlens/cache"
-	"kvlens/shaders"
 	"kvlens/wasm/gpu"
 	"kvlens/wasm/gpu/gputest"
+	"kvlens/wasm/kernel"
 	"kvlens/wasm/quant"
 	"kvlens/wasm/ref"
 	"kvlens/wasm/ref/reftest"
@@ -21,8 +21,9 @@ import (
 func fast(t *testing.T) gpu.Device {
 	t.Helper()
 	dev := gputest.Open(t)
-	lib := newLibrary(dev)
-	if !lib.Subgroups || !lib.CanInteger() {
+	lib := kernel.NewLibrary(dev)
+	lib.AskInteger()
+	if !lib.Subgroups || !lib.Integer {
 		t.Fatalf("features %v: no subgroups, or no dot products of bytes", dev.Info().Features)
 	}
 	i := dev.Info()
@@ -30,11 +31,9 @@ func fast(t *testing.T) gpu.Device {
 	return dev
 }
 
-func TestFastVariants(t *testing.T) { compileAll(t, fast(t), shaders.FastKernels()) }
-
 // The behavioural suite of all backends with subgroups, as exact as without.
 func TestSubgroups(t *testing.T) {
-	lib := newLibrary(fast(t))
+	lib := kernel.NewLibrary(fast(t))
 	lib.Plain = false
 	reftest.Run(t, func(led *cache.Ledger) (step.Backend, error) { return lib.Backend(led), nil }, reftest.Float32)
 }
@@ -42,7 +41,7 @@ func TestSubgroups(t *testing.T) {
 func TestFastSelfTest(t *testing.T) {
 	dev := fast(t)
 	for integer, layouts := range map[bool][]quant.Layout{false: allLayouts, true: {quant.Layout4, quant.Layout8}} {
-		lib := newLibrary(dev)
+		lib := kernel.NewLibrary(dev)
 		lib.Plain, lib.Integer = false, integer
 		err := lib.SelfTest(context.Background(), ref.NewF64(new(cache.Ledger)), layouts...)
 		if err != nil || lib.Refused != nil {
@@ -71,7 +70,7 @@ func TestFastGivesWay(t *testing.T) {
 		{true, "w.scale * scale_of[at].x", "scale_of[at].x"},
 		{true, "pack4xI8", "pack4xU9"},
 	} {
-		lib := newLibrary(&spoiled{dev, "matmul", c.from, c.to})
+		lib := kernel.NewLibrary(&spoiled{dev, "matmul", c.from, c.to})
 		lib.Plain, lib.Integer = false, c.integer
 		if err := lib.SelfTest(context.Background(), ref.NewF64(new(cache.Ledger)), quant.Layout8); err != nil {
 			t.Errorf("%s: %v", c.to, err)

@@ -29,6 +29,7 @@ func testBackend(t *testing.T, plain bool) {
 // newLibrary is a library of the embedded shaders; KVLENS_MUTANT=NAME=PATH replaces one file, to see which test notices.
 func newLibrary(dev gpu.Device) *kernel.Library {
 	lib := kernel.NewLibrary(dev)
+	lib.Subgroups = false // here is the baseline; fast_js_test.go tries them
 	name, path, ok := strings.Cut(os.Getenv("KVLENS_MUTANT"), "=")
 	if ok {
 		lib.Source = func(file string) ([]byte, error) {

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -22,10 +23,10 @@ type Library struct {
 	// Subgroups chooses the products that add up within subgroups. NewLibrary sets it where the device has them.
 	Subgroups bool
 	// Integer chooses, for weights of 4 and 8 bits, the products of bytes, for which activations are rounded to 8 bits
-	// too. It is never set here: what it gives is close, but not what the reference gives, and it saves arithmetic where
-	// decode waits for memory.
+	// too. It is never set but by AskInteger: what it gives is close, but not what the reference gives, and it saves
+	// arithmetic where decode waits for memory.
 	Integer bool
-	// Refused is why the self-test has gone back from Subgroups or Integer to the baseline, or nil.
+	// Refused is why what Subgroups or Integer chose is not used: the device cannot, or the self-test failed.
 	Refused error
 	// Source gives the texts of shaders, by file name, where others than the embedded ones are to be tried.
 	Source func(name string) ([]byte, error)
@@ -57,8 +58,12 @@ func (l *Library) has(file string) bool {
 	return slices.Contains(l.dev.Info().Features, shaders.Fast[i].Feature)
 }
 
-// CanInteger says that the device can do what Integer chooses.
-func (l *Library) CanInteger() bool { return l.has(fastInteger) }
+// AskInteger sets Integer where the device can do what it chooses, or else Refused.
+func (l *Library) AskInteger() {
+	if l.Integer = l.has(fastInteger); !l.Integer {
+		l.Refused = errors.New("the device has no dot products of bytes")
+	}
+}
 
 // product is the included file that multiplies by weights of a layout, and how many threads share a row in it.
 func (l *Library) product(layout quant.Layout) (file string, lanes int) {
@@ -77,7 +82,7 @@ func (l *Library) product(layout quant.Layout) (file string, lanes int) {
 func (l *Library) products() string {
 	switch {
 	case l.Refused != nil:
-		return "baseline kernels, because faster ones failed: " + l.Refused.Error()
+		return "without faster kernels: " + l.Refused.Error()
 	case l.Integer:
 		return "activations in 8 bits"
 	case l.Subgroups && !l.Plain:

@@ -10,11 +10,9 @@ import (
 )
 
 // Every variant of every kernel compiles.
-func TestVariants(t *testing.T) { compileAll(t, gputest.Open(t), shaders.Kernels) }
-
-func compileAll(t *testing.T, dev gpu.Device, kernels []shaders.Kernel) {
-	t.Helper()
-	for _, k := range kernels {
+func TestVariants(t *testing.T) {
+	dev := gputest.Open(t)
+	for _, k := range shaders.Kernels {
 		for _, v := range k.Variants() {
 			s, err := shaders.Assemble(v, nil)
 			if err != nil {

@@ -138,9 +138,9 @@ func TestGoldenIntegerTeachGPU(t *testing.T) {
 	}
 	t.Cleanup(dev.Close)
 	lib := kernel.NewLibrary(dev)
-	lib.Integer = lib.CanInteger()
+	lib.AskInteger()
 	if !lib.Integer {
-		t.Fatal("the device has no dot products of bytes")
+		t.Fatal(lib.Refused)
 	}
 	led := new(cache.Ledger)
 	m := open(t, golden.TeachModel(t), lib.Backend(led), led)

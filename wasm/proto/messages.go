@@ -18,7 +18,7 @@ type (
 	// life; another model or backend means another worker.
 	Open struct {
 		Manifest string // URL of the model's manifest, same origin unless the reader typed it
-		Backend  string // "" for whichever is best, "webgpu", "cpu" or "ref"
+		Backend  string // "" for whichever is best, "webgpu", "webgpu-int8", "cpu" or "ref"
 		Memory   Memory
 		Float    bool // f32 activations on the CPU path instead of integers
 	}

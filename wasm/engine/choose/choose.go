@@ -35,7 +35,7 @@ func (c *Chooser) Choose(ctx context.Context, w core.Wish, led *cache.Ledger) (s
 	case "cpu":
 		b, err := c.CPU(led, w.Float)
 		return b, proto.WhyAsked, err
-	case "webgpu":
+	case "webgpu", integer:
 		b, err := c.webgpu(ctx, w, led, true)
 		if err == nil || ctx.Err() != nil {
 			return b, proto.WhyAsked, err
@@ -71,6 +71,9 @@ func reason(err error) string {
 	return proto.WhySelfTest
 }
 
+// integer is the wish for WebGPU with activations in 8 bits.
+const integer = "webgpu-int8"
+
 var errSilent = errors.New("choose: the device does not answer")
 
 // webgpu opens a device and tests it.
@@ -80,6 +83,9 @@ func (c *Chooser) webgpu(ctx context.Context, w core.Wish, led *cache.Ledger, fa
 		return nil, err
 	}
 	lib := kernel.NewLibrary(dev)
+	if w.Backend == integer {
+		lib.AskInteger()
+	}
 	if err := c.test(ctx, lib, w); err != nil {
 		dev.Close()
 		return nil, err

@@ -3,6 +3,7 @@ package choose
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,26 @@ func TestChooseWithADevice(t *testing.T) {
 		if dev.LostReason() == "" {
 			t.Errorf("%s: the device is still open", c.name)
 		}
+	}
+}
+
+// Activations in 8 bits are there for those who ask for them; where the device cannot, the details say so.
+func TestChooseIntegers(t *testing.T) {
+	dev := gputest.Open(t)
+	chooser := Chooser{Open: func(context.Context, gpu.Options) (gpu.Device, error) { return dev, nil }}
+	b, why, err := chooser.Choose(ctx, core.Wish{Backend: integer, Layouts: []quant.Layout{quant.Layout8}}, new(cache.Ledger))
+	if err != nil || why != proto.WhyAsked {
+		t.Fatalf("reason %q, %v", why, err)
+	}
+	want := "no dot products of bytes"
+	if slices.Contains(dev.Info().Features, "packed_4x8_integer_dot_product") {
+		want = "activations in 8 bits"
+	}
+	if d := b.Info().Detail; !strings.Contains(d, want) {
+		t.Errorf("details %q, want %q", d, want)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
