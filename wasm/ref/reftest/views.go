@@ -3,6 +3,7 @@ package reftest
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"kvlens/cache"
@@ -19,10 +20,16 @@ type looker struct {
 	n      int
 }
 
-func newLooker(t *testing.T, open Open, p pages) *looker {
+func newLooker(t *testing.T, open Open, p pages, n int) *looker {
 	t.Helper()
-	m, ids := tinyModel(tiny, quant.LayoutF32)
-	ids = append(ids, ids[:20]...) // more than are local
+	r := rand.New(rand.NewPCG(17, 19))
+	shape := tiny
+	shape.RotDim = 0 // rotated, positions would end too early
+	m := NewModel(r, shape, n, quant.LayoutF32)
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(r.IntN(tiny.Vocab))
+	}
 	e := newEngine(t, open, m)
 	l := &looker{session: e.session(p, len(ids)), layer: tiny.Layers - 1, n: len(ids)}
 	l.prefill(ids, len(ids))
@@ -79,10 +86,10 @@ func near(code uint8, prob float32) bool {
 // testViews: cells are the codes of attention rows; sums describe the same rows; scores are what the softmax is of.
 func testViews(t *testing.T, open Open, tol Tolerance) {
 	for _, p := range []pages{exactPages, halfPages} {
-		l := newLooker(t, open, p)
+		l := newLooker(t, open, p, 280) // more than 64 words of cells, and than are local
 		for _, row := range []int{0, 37, l.n - 1} {
 			want := l.row(row)
-			got, sums := l.look(tiny.Heads, 52, tiny.Heads, step.View{
+			got, sums := l.look(tiny.Heads, 280, tiny.Heads, step.View{
 				Layer: l.layer, Heads: tiny.Heads, Row: row, Rows: 1, Base: row, Pool: 1,
 			})
 			for h := range want {
@@ -103,7 +110,7 @@ func testViews(t *testing.T, open Open, tol Tolerance) {
 // testMatrix: a matrix in pieces has the rows of its queries, nothing above the diagonal, and pools to what is largest,
 // however the pieces fall.
 func testMatrix(t *testing.T, open Open, _ Tolerance) {
-	l := newLooker(t, open, exactPages)
+	l := newLooker(t, open, exactPages, 50)
 	const head = 2
 	view := func(row, rows, pool int) step.View {
 		return step.View{Layer: l.layer, Head: head, Heads: 1, Row: row, Rows: rows, Pool: pool}
