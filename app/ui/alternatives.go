@@ -45,11 +45,15 @@ func (t *turn) alternatives() app.UI {
 	for r := range rows {
 		body[r] = app.Tr().Body(rows[r]...)
 	}
-	return named(app.Div(), "alternatives").Class("alternatives").TabIndex(0).Role("region").Aria("label", c.t("alternatives.title")).Body(
-		app.Table().Body(
-			app.Caption().Text(c.t("alternatives.title")),
-			app.THead().Body(app.Tr().Body(heads...)),
-			app.TBody().Body(body...),
+	title := c.t("alternatives.title")
+	// The title stands outside of what scrolls, so that a narrow page shows all of it.
+	return app.Div().Class("what-else").Body(
+		app.P().Text(title),
+		named(app.Div(), "alternatives").Class("alternatives").TabIndex(0).Role("region").Aria("label", title).Body(
+			app.Table().Aria("label", title).Body(
+				app.THead().Body(app.Tr().Body(heads...)),
+				app.TBody().Body(body...),
+			),
 		),
 	)
 }
