@@ -45,9 +45,15 @@ func (d *modest) Record(list []gpu.Dispatch, read gpu.Binding) (gpu.Recording, e
 // Matrices that no binding reaches are split by rows, and grids that are too wide for x go on in y. The size of a model
 // here is to the limits what a large vocabulary is to a device's.
 func TestLimits(t *testing.T) {
+	t.Run("bindings", func(t *testing.T) { testLimits(t, 3000, 3) })
+	// 500 rows are 8 workgroups of threads, 4 × 2: x and y differ, so that neither can stand for the other.
+	t.Run("workgroups", func(t *testing.T) { testLimits(t, 1<<20, 4) })
+}
+
+func testLimits(t *testing.T, binding int64, workgroups int) {
 	dev := &modest{Device: gputest.Open(t)}
 	dev.limits = dev.Device.Info().Limits
-	dev.limits.MaxBinding, dev.limits.Workgroups = 3000, 3
+	dev.limits.MaxBinding, dev.limits.Workgroups = binding, workgroups
 	lib := newLibrary(dev)
 	shape := step.Shape{Layers: 1, Hidden: 64, Heads: 2, KVHeads: 1, HeadDim: 32, FFN: 96, Vocab: 500, RotDim: 32, Eps: 1e-5}
 	for _, layout := range []quant.Layout{quant.LayoutF16, quant.Layout4, quant.Layout8} {
@@ -67,7 +73,7 @@ func TestLimits(t *testing.T) {
 		}
 		reftest.Compare(t, layout.String(), logits[0], logits[1], reftest.Float32)
 	}
-	if dev.widest > 3 {
+	if dev.widest > uint32(workgroups) {
 		t.Errorf("a grid of %d workgroups in one dimension", dev.widest)
 	}
 }
