@@ -33,16 +33,16 @@ func fast(t *testing.T) gpu.Device {
 
 // The behavioural suite of all backends with subgroups, as exact as without.
 func TestSubgroups(t *testing.T) {
-	lib := kernel.NewLibrary(fast(t))
-	lib.Plain = false
+	lib := newLibrary(fast(t))
+	lib.Plain, lib.Subgroups = false, true
 	reftest.Run(t, func(led *cache.Ledger) (step.Backend, error) { return lib.Backend(led), nil }, reftest.Float32)
 }
 
 func TestFastSelfTest(t *testing.T) {
 	dev := fast(t)
 	for integer, layouts := range map[bool][]quant.Layout{false: allLayouts, true: {quant.Layout4, quant.Layout8}} {
-		lib := kernel.NewLibrary(dev)
-		lib.Plain, lib.Integer = false, integer
+		lib := newLibrary(dev)
+		lib.Plain, lib.Subgroups, lib.Integer = false, true, integer
 		err := lib.SelfTest(context.Background(), ref.NewF64(new(cache.Ledger)), layouts...)
 		if err != nil || lib.Refused != nil {
 			t.Errorf("integer %v: %v, %v", integer, err, lib.Refused)
