@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"kvlens/web/lab/golden"
 )
 
 const committed = "../../../web/static/simd.wasm"
@@ -48,10 +50,10 @@ func TestRebuild(t *testing.T) {
 	}
 	out, err := exec.Command(clang, "--version").Output()
 	if err != nil {
-		t.Skip("SKIPPED: no clang: ", err)
+		golden.Skip(t, "no clang: "+err.Error())
 	}
 	if _, err := exec.LookPath("wasm-ld"); err != nil {
-		t.Skip("SKIPPED: no linker: ", err)
+		golden.Skip(t, "no linker: "+err.Error())
 	}
 	version, _, _ := strings.Cut(string(out), "\n")
 	if version != strings.TrimSpace(string(recorded)) {
