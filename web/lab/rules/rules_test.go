@@ -33,13 +33,13 @@ var mayImport = map[string][]string{
 	"wasm/simd/trim":   {},
 	"wasm/chat":        {"wasm/tokenizer"},
 	"wasm/weights":     {"wasm/quant", "wasm/jsutil"},
-	"wasm/step":        {"wasm/quant", "cache"},
-	"wasm/ref":         {"wasm/quant", "wasm/step", "cache"},
-	"wasm/cpu":         {"wasm/ref", "wasm/simd", "wasm/quant", "wasm/step", "cache"},
+	"wasm/step":        {"wasm/quant", "cache", "cache/policy"},
+	"wasm/ref":         {"wasm/quant", "wasm/step", "cache", "cache/policy"},
+	"wasm/cpu":         {"wasm/ref", "wasm/simd", "wasm/quant", "wasm/step", "cache", "cache/policy"},
 	"wasm/gpu":         {"wasm/jsutil"},
 	"wasm/gpu/gputest": {"wasm/gpu"},
 	// The behavioural suite that every backend's tests run.
-	"wasm/ref/reftest": {"wasm/ref", "wasm/quant", "wasm/step", "cache"},
+	"wasm/ref/reftest": {"wasm/ref", "wasm/quant", "wasm/step", "cache", "cache/policy"},
 	"wasm/kernel":      {"wasm/gpu", "wasm/quant", "wasm/step", "shaders", "cache"},
 	"wasm/llama": {
 		"wasm/step", "wasm/ref", "wasm/cpu", "wasm/kernel", "wasm/weights", "wasm/quant", "wasm/sample", "cache/...",
