@@ -70,8 +70,8 @@ type draft struct {
 	told  []*told
 	byID  map[string]*told
 	all   []Told
-	named string // whom a pronoun would mean
-	name  Span   // and where that name stands
+	named word // whom a pronoun would mean
+	name  Span // and where that name stands
 }
 
 // told is a fact that stands in the document.
@@ -87,6 +87,9 @@ func (d *draft) put(s string) Span {
 	from := d.b.Len()
 	d.b.WriteString(s)
 	d.words += CountWords(s)
+	for _, x := range d.invented {
+		d.words += strings.Count(s, x) * (len(d.p.space) + 1) // a word that does not exist has a token for each syllable or character
+	}
 	return Span{from, d.b.Len()}
 }
 
@@ -109,6 +112,7 @@ func (d *draft) facts() {
 		dense, asking = pick(d.r, []float64{1, 1, 0.7, 0.4, 0.2, 0.1}), pick(d.r, []float64{0.15, 0.25, 0.4})
 		rounds = pick(d.r, []int{1, 1, 2, 3, 5})
 	}
+	d.strange = pick(d.r, []float64{0, 0, 0.25, 0.5, 0.8})
 	relation := d.relations()
 	ends := make([]int, rounds) // anywhere, so that some questions come after a sentence or two
 	for i := range ends {
@@ -116,6 +120,9 @@ func (d *draft) facts() {
 		if i > 0 {
 			ends[i] = d.r.IntN(d.limit)
 		}
+	}
+	if d.limit > 100 && d.r.Float64() < 0.4 {
+		ends = append(ends, 16+d.r.IntN(80))
 	}
 	slices.Sort(ends)
 	for _, end := range ends {
@@ -126,10 +133,10 @@ func (d *draft) facts() {
 		if d.words > 0 {
 			d.put("\n")
 		}
-		d.named = ""
+		d.named = word{}
 		first := true
 		for d.words < story {
-			if !first && d.r.Float64() < dense || len(d.told) == 0 && d.words > story/2 || dense == 1 {
+			if !first && d.r.Float64() < dense || len(d.told) == 0 && (d.words > story/2 || end < 100) || dense == 1 {
 				d.tellOne(relation())
 			} else {
 				d.sentence(d.filler())
@@ -146,6 +153,9 @@ func (d *draft) relations() func() Relation {
 	all := d.r.Perm(int(relations))
 	n := pick(d.r, []int{1, 1, 2, 2, 3, 4})
 	chosen := all[:n]
+	if d.r.Float64() < 0.15 {
+		chosen = []int{int(Owner)}
+	}
 	for _, r := range chosen {
 		switch Relation(r) {
 		case Owner: // an owner alone answers nothing
@@ -169,17 +179,13 @@ func (d *draft) tellOne(rel Relation) {
 		d.tellIn(f, d.p.facts[rel].update)
 		return
 	}
-	if rel == Meal && d.r.Float64() < 0.35 && d.tellList() {
+	if rel == Meal && d.r.Float64() < 0.4 && d.tellList() {
 		return
 	}
 	for range 20 {
 		f := d.fact(rel, Known)
-		if rel == Meal && d.named != "" && d.r.Float64() < 0.5 { // stay with whom the story speaks of
-			for _, n := range names {
-				if n.en == d.named {
-					f.k1 = n
-				}
-			}
+		if rel == Meal && d.named.en != "" && d.r.Float64() < 0.5 { // stay with whom the story speaks of
+			f.k1 = d.named
 		}
 		if rel == Owner && d.r.Float64() < 0.8 { // own a box whose code is told
 			if c := d.known(Code); c != nil {
@@ -187,14 +193,17 @@ func (d *draft) tellOne(rel Relation) {
 				f.value = d.value(f, Known)
 			}
 		}
+		if o := d.codeless(); rel == Code && o != nil && d.r.Float64() < 0.6 { // the code of a box that somebody owns
+			f.k1, f.k2 = o.owned[0], o.owned[1]
+		}
 		if d.byID[f.id()] != nil {
 			continue
 		}
 		words := d.p.facts[rel]
 		switch x := d.r.Float64(); {
-		case x < 0.25 && len(words.back) > 0:
+		case x < 0.3 && len(words.back) > 0:
 			d.tellIn(f, words.back)
-		case x < 0.75 && rel == Meal && d.named == f.k1.en:
+		case x < 0.75 && rel == Meal && d.named == f.k1:
 			d.tellIn(f, words.pronoun)
 		default:
 			d.tellIn(f, words.tell)
@@ -218,6 +227,16 @@ func (d *draft) known(rel Relation) *told {
 	return pick(d.r, of)
 }
 
+// codeless is an owner of a box whose code is not told, or nil.
+func (d *draft) codeless() *told {
+	for _, t := range d.told {
+		if t.rel == Owner && d.byID[d.code(t).id()] == nil {
+			return t
+		}
+	}
+	return nil
+}
+
 func (d *draft) tellIn(f fact, templates []string) {
 	s := d.tell(f, templates)
 	if s.value.From == 0 && (d.b.Len() == 0 || strings.HasSuffix(d.b.String(), "\n")) { // answers begin with a space: so must their source
@@ -233,12 +252,12 @@ func (d *draft) tellIn(f fact, templates []string) {
 	}
 	switch f.rel {
 	case Meal, Pet, Home, Owner:
-		d.named = f.k1.en
+		d.named = f.k1
 		if s.pronoun.To == 0 {
 			d.name = s.keys[0].shift(at)
 		}
 	case Place, Finder: // they may name somebody else
-		d.named = ""
+		d.named = word{}
 	}
 	d.remember(t)
 }
@@ -293,7 +312,7 @@ func (d *draft) tellList() bool {
 		d.note(spans[i], at)
 		d.remember(t)
 	}
-	d.named, d.name = f.k1.en, spans[0].keys[0].shift(at)
+	d.named, d.name = f.k1, spans[0].keys[0].shift(at)
 	return true
 }
 

@@ -122,17 +122,25 @@ func (f fact) id() string { return fmt.Sprintf("%d %s %s", f.rel, f.k1.en, f.k2.
 
 // writer draws words and writes sentences in one language.
 type writer struct {
-	r    *rand.Rand
-	lang string
-	p    *phrases
+	r        *rand.Rand
+	lang     string
+	p        *phrases
+	strange  float64  // share of roles that strangers play, for training
+	invented []string // words that do not exist and were used
 }
 
-func newWriter(lang string, r *rand.Rand) *writer { return &writer{r, lang, phrasesOf(lang)} }
+func newWriter(lang string, r *rand.Rand) *writer {
+	return &writer{r: r, lang: lang, p: phrasesOf(lang)}
+}
 
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
 // draw picks a word that may play its role: one of training, or one held back where the split asks for it and the role has any.
+// Strangers play any role but that of a time.
 func (w *writer) draw(list []word, split Split) word {
+	if w.strange > 0 && split == Known && &list[0] != &times[0] && w.r.Float64() < w.strange {
+		return w.stranger(list)
+	}
 	for tries := 0; ; tries++ {
 		x := pick(w.r, list)
 		if x.held == (split == NewWords) || split == NewWords && tries > 200 && !x.held {

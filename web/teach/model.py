@@ -119,7 +119,8 @@ def plant(net, offsets, binding, finding, gain=2.6, copy=0.15, bound=0.6, match=
       embeddings share a direction u, and query and key read u into the fast rotary pairs, the query turned by the distance.
     * The other heads begin with queries much like keys (https://arxiv.org/abs/2305.09828), so that like attends to like. The
       groups of finding read, in both, what the group of binding writes, in the rotary pairs that are slow enough to mean the same
-      far away; binding writes more loudly than the rest.
+      far away; binding writes more loudly than the rest. The group that finds the first of two steps writes in the same place,
+      so that what it found is what the next ones look for.
     * Every head writes back what it reads (W_o = copy · W_vᵀ), and the MLPs begin silent."""
     c = net.c
     u = F.normalize(torch.randn(c.width), dim=0)
@@ -135,8 +136,11 @@ def plant(net, offsets, binding, finding, gain=2.6, copy=0.15, bound=0.6, match=
         for h in range(c.kv_heads):
             group = range(h * c.heads // c.kv_heads, (h + 1) * c.heads // c.kv_heads)
             k, v = rows(l.k, h), blind(rows(l.v, h))
+            if finding.get((i, h)) == "via":
+                v.copy_(rows(net.layers[binding[0]].v, binding[1]))
+            loud = {binding: bound}.get((i, h), 2 * copy if finding.get((i, h)) == "via" else copy)
             for j in group:
-                l.o.weight[:, j * c.head : (j + 1) * c.head] = (bound if (i, h) == binding else copy) * v.T
+                l.o.weight[:, j * c.head : (j + 1) * c.head] = loud * v.T
             if h in offsets.get(i, {}):
                 mark = torch.zeros(c.head)
                 mark[:pairs] = 1

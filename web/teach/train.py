@@ -1,6 +1,6 @@
 """Train the built-in model: seeded, resumable, on the CPU.
 
-    python train.py --stories PROGRAM --out DIR [--threads 2] [--stages 64:2.0,128:1.5,...]
+    python train.py --stories PROGRAM --out DIR [--threads 1] [--stages 64:2.0,128:1.5,...]
 
 It stops after the last stage; started again with the same directory it goes on where the last checkpoint was. Stages are
 LENGTH:MILLIONS OF TOKENS. Everything random comes from the seed and the number of the step, so a stop changes nothing.
@@ -20,7 +20,7 @@ import corpus
 from model import Config, Llama, plant
 from muon import Muon
 
-STAGES = "64:0.8,128:1.6,256:2.6,512:3.6,1024:3,2048:2"
+STAGES = "64:0.8,128:2.2,256:3.2,512:4,1024:3.4,2048:1.6"
 CHINESE = 0.45
 
 # What is planted. Heads that begin at fixed distances:
@@ -126,7 +126,7 @@ def arguments():
     p.add_argument("--out", required=True)
     p.add_argument("--stages", default=STAGES)
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--threads", type=int, default=1, help="a second one gains nothing at this size")
     p.add_argument("--lr", type=float, default=1e-3, help="of AdamW, for embeddings and norms")
     p.add_argument("--muon", type=float, default=3e-3, help="of Muon, for matrices")
     p.add_argument("--decay", type=float, default=0.35, help="share of all tokens over which the rates fall to nothing")
@@ -141,7 +141,7 @@ def arguments():
 
 def tokenizer(stories, path, seed):
     if not os.path.exists(path):
-        docs = stories.get(seed=seed << 20, count=8000, words=256, chinese=0.5)
+        docs = stories.get(seed=seed << 20, count=5000, words=256, chinese=0.5)
         lexicon = [w for w in stories.get(kind="lexicon", count=1)[0]]
         bpe.train((d["Text"] for d in docs), lexicon, 2304).save(path)
     return bpe.Tokenizer.load(path)
@@ -184,7 +184,7 @@ def main():
     def ask(tokens, docs):
         if plan(tokens):
             T, B = plan(tokens)
-            stories.request(seed=a.seed, start=docs, count=B, words=int(T * 0.97), chinese=CHINESE)
+            stories.request(seed=a.seed, start=docs, count=B, words=int(T * 0.97) - 8, chinese=CHINESE)
 
     def save():
         torch.save(dict(model=net.state_dict(), config=c.__dict__, optimizers=[o.state_dict() for o in optimizers],
