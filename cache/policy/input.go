@@ -1,5 +1,7 @@
 package policy
 
+import "kvlens/cache/policy/stage"
+
 // Shape is what a plan must know of a model.
 type Shape struct{ Layers, Heads, KVHeads, HeadDim int }
 
@@ -31,12 +33,10 @@ type Spread struct {
 }
 
 // Loops are the inner loops of scoring; a backend with SIMD brings its own.
-type Loops interface {
-	// Dots sets out[i] = scale · q·k[i], for rows k[i] = k[i·len(q):].
-	Dots(out, q, k []float32, scale float32)
-	// Softmax replaces logits by their softmax.
-	Softmax(row []float32)
-}
+type Loops = stage.Loops
+
+// GoLoops are loops in plain Go.
+var GoLoops Loops = stage.Go{}
 
 // Budget is what the arena allows.
 type Budget struct {

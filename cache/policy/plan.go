@@ -130,9 +130,13 @@ type Heads struct {
 
 // Protect names what never leaves.
 type Protect struct {
-	Sinks  int // first positions
-	Recent int // last tokens; includes the observation window
+	Sinks  int     // first positions
+	Recent int     // last tokens; includes the observation window
+	Part   float64 // and at least this part of a list's budget is the last tokens (H2O)
 }
+
+// recent is how many of the last tokens of a list with so much room never leave.
+func (p *Protect) recent(room int) int { return max(p.Recent, int(p.Part*float64(room))) }
 
 // SelectKind picks tokens by score.
 type SelectKind uint8

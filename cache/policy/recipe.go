@@ -18,6 +18,7 @@ type Knob struct {
 	Name              string
 	Kind              KnobKind
 	Min, Max, Default float64
+	Step              float64  // values are Min and whole steps above it; 0 is any number, or any integer
 	Choices           []string // KnobChoice: the value is an index
 	Help              string   // one sentence
 }

@@ -1,0 +1,47 @@
+package policy
+
+import (
+	"fmt"
+
+	"kvlens/cache/policy/stage"
+)
+
+// checkSpread checks a distribution of queries.
+func checkSpread(p *Plan, s Shape, d *Spread) error {
+	switch {
+	case d == nil || d.Rope == nil || len(d.Mean) != s.Heads*s.HeadDim:
+		return fmt.Errorf("no mean of queries")
+	case p.Score.Covariance && len(d.Cov) != s.Heads*s.HeadDim*s.HeadDim:
+		return fmt.Errorf("no covariance of queries")
+	case p.Score.Future < 1:
+		return fmt.Errorf("%d positions ahead", p.Score.Future)
+	}
+	return nil
+}
+
+// expected scores by the attention that queries of the next positions are expected to give. Sinks take no part: they
+// never leave, and would take most of it.
+func (w *work) expected(scores []float32, head int, c *Candidates) {
+	d, spread := w.s.HeadDim, w.in.Spread
+	if w.mu == nil {
+		w.mu, w.cov = make([]float32, d), make([]float32, d*d)
+		newest := int32(0)
+		for _, c := range w.in.Candidates {
+			newest = max(newest, c.Pos[len(c.Pos)-1])
+		}
+		w.turn = stage.MeanRotation(spread.Rope, spread.Neox, int(newest)+1, w.p.Score.Future)
+	}
+	copy(w.mu, spread.Mean[head*d:][:d])
+	w.turn.Apply(w.mu)
+	var cov []float32
+	if w.p.Score.Covariance {
+		cov = w.cov
+		copy(cov, spread.Cov[head*d*d:][:d*d])
+		w.turn.ApplyBoth(cov, d)
+	}
+	first := 0
+	for first < len(c.Pos) && int(c.Pos[first]) < w.p.Protect.Sinks {
+		first++
+	}
+	stage.Expected(w.l, scores[first:], w.mu, cov, c.K[first*d:])
+}

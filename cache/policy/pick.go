@@ -1,0 +1,38 @@
+package policy
+
+import "kvlens/cache/policy/stage"
+
+// pick chooses limit of a KV head's candidates, or all if they are fewer: protected ones always, then by score, and of
+// equals the lower position. The result is ascending.
+func pick(p *Plan, sc *scored, head int, c *Candidates, limit int) []int32 {
+	n := len(c.Pos)
+	marked := make([]bool, n)
+	if limit >= n {
+		for i := range marked {
+			marked[i] = true
+		}
+		return stage.Indices(marked)
+	}
+	recent := p.Protect.recent(limit)
+	if sc.Heads == nil {
+		recent = limit // position alone decides: the newest
+	}
+	left := limit - stage.Protect(marked, c.Pos, p.Protect.Sinks, recent, limit)
+	if left > 0 && sc.Heads != nil {
+		choose(p, sc.Heads[head], c, marked, limit, left)
+	}
+	return stage.Indices(marked)
+}
+
+// choose marks left candidates more, limit with those marked before.
+func choose(p *Plan, scores []float32, c *Candidates, marked []bool, limit, left int) {
+	switch p.Select.Kind {
+	case SelectChunks:
+		stage.Chunks(marked, scores, max(1, p.Select.Chunk), left)
+	case SelectCritical:
+		first := int(p.Select.First*float64(limit)) - (limit - left)
+		stage.Critical(marked, scores, c.OutL1, max(0, first), left, float32(p.Select.Epsilon))
+	default:
+		stage.Top(marked, scores, left, nil)
+	}
+}
