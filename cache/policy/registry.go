@@ -1,0 +1,34 @@
+package policy
+
+// table lists the methods and then the wrappers, in the order in which they are shown. Each is defined in a file of its
+// own; adding one means adding that file and its line here.
+var table = []*Method{
+	&full,
+	&window,
+	&h2o,
+	&observed,
+	&snapkv,
+	&tova,
+	&knorm,
+	&keydiff,
+	&expected,
+	&quest,
+	&random,
+
+	&chunkkv,
+	&criticalkv,
+}
+
+// Methods are all registered methods and wrappers, methods first, in the order in which they are shown. They are not to
+// be changed.
+func Methods() []*Method { return table }
+
+// Find gives a method or wrapper by its name, nil if there is none.
+func Find(name string) *Method {
+	for _, m := range table {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
