@@ -7,8 +7,8 @@ const unit = 16
 
 // arena hands out runs of units by first fit. It knows offsets only; the bytes belong to a backend.
 //
-// A page that finds no run although the free sum suffices is where compaction will come in: pages are found through
-// tables only, so they can move. Lists that only grow, and shrink only by Restore and Reset, leave no holes.
+// Pages of one kind have one size, and sizes differ between kinds: once pages are freed, the free sum may suffice for a
+// page for which there is no run. Pages are found through tables only, so they can move (see Cache.Gather).
 type arena struct {
 	size int64 // units
 	free int64 // units, the sum of runs
@@ -71,5 +71,13 @@ func (a *arena) release(at, n int64) {
 		a.runs[i] = run{at, n + a.runs[i].n}
 	default:
 		a.runs = slices.Insert(a.runs, i, freed)
+	}
+}
+
+// gather makes all free units one run, at the end.
+func (a *arena) gather() {
+	a.runs = a.runs[:0]
+	if a.free > 0 {
+		a.runs = append(a.runs, run{a.size - a.free, a.free})
 	}
 }

@@ -1,28 +1,49 @@
 package cache
 
-import "fmt"
+import (
+	"fmt"
+	"sort"
+)
 
 // List is one layer's one KV head. Page tables hold the offset of each page from the arena's start, in 4-byte words.
+//
+// At is the host's copy of the positions and the truth: [Cache.Evict] and [Cache.Compact] change it, and whoever reads
+// positions from the arena writes them there.
 type List struct {
 	Keys, Values, Positions []uint32
-	Slots                   int // slots 0…Slots−1 have held a token; some may be dead
-	Live                    int // slots that hold a token
+	Scores, Bounds, Sums    []uint32 // empty unless the geometry has them
 
-	room int // slots that have pages, ≥ Slots
+	At       []uint32 // [Slots] position of the token in a slot, DeadPosition if there is none
+	Slots    int      // slots 0…Slots−1 have held a token; some may be dead
+	Live     int      // slots that hold a token
+	Absorbed int      // tokens that the record of Sums stands for; while it is 0, the record holds anything
+
+	order []uint32  // live slots by position
+	room  int       // slots that have pages, ≥ Slots
+	hole  int       // no slot below it is dead
+	one   [1]uint32 // what Put returns for one token
 }
+
+// Order are the live slots in the order of their positions. Valid until the list changes.
+func (l *List) Order() []uint32 { return l.order }
+
+// slotsFor is how many slots a list has after n more tokens: dead ones are taken first.
+func (l *List) slotsFor(n int) int { return l.Slots + max(0, n-(l.Slots-l.Live)) }
 
 // Cache is the lists of one session over one arena. It is used from one goroutine.
 type Cache struct {
-	geo   Geometry
-	lists []List // [layer·KVHeads + head]
-	arena *arena
-	bytes int64 // of the arena: the cap
-	led   *Ledger
+	geo    Geometry
+	tables [tables]table
+	lists  []List // [layer·KVHeads + head]
+	arena  *arena
+	bytes  int64 // of the arena: the cap
+	led    *Ledger
+	epoch  int // of what Restore cannot undo
 }
 
 // New makes an empty cache over an arena of capBytes; page sizes of 0 are chosen by the cap. The arena's bytes are in
 // the ledger already, as [Free], entered by who allocated them; pages take them from there and return them (see
-// [Ledger]). The page tables are the cache's own and enter as [Aux].
+// [Ledger]). Page tables, positions and orders are the cache's own and enter as [Aux].
 func New(g Geometry, capBytes int64, led *Ledger) (*Cache, error) {
 	if capBytes < 0 || capBytes > MaxCap {
 		return nil, fmt.Errorf("cache: new: cap of %d bytes: want 0…%d", capBytes, int64(MaxCap))
@@ -31,15 +52,33 @@ func New(g Geometry, capBytes int64, led *Ledger) (*Cache, error) {
 	if err := g.check(); err != nil {
 		return nil, err
 	}
-	c := &Cache{geo: g, lists: make([]List, g.Layers*g.KVHeads), arena: newArena(capBytes), bytes: capBytes, led: led}
-	// Under the full recipe all lists are equally long, so that the cap says how long the tables get.
-	k, v, p := g.pages(g.FullTokens(capBytes))
+	c := &Cache{
+		geo: g, tables: g.tables(), lists: make([]List, g.Layers*g.KVHeads),
+		arena: newArena(capBytes), bytes: capBytes, led: led,
+	}
+	c.reach(g.FullTokens(capBytes))
+	return c, nil
+}
+
+// reach makes the tables long enough for lists of so many slots. Where all lists are equally long, the cap says how
+// long; a list that takes the room of others lets its tables grow, and the arena bounds them.
+func (c *Cache) reach(slots int) {
 	for i := range c.lists {
 		l := &c.lists[i]
-		l.Keys, l.Values, l.Positions = make([]uint32, 0, k), make([]uint32, 0, v), make([]uint32, 0, p)
+		for j, t := range c.tables {
+			c.extend(l.table(j), t.pages(slots))
+		}
+		c.extend(&l.At, int64(slots))
+		c.extend(&l.order, int64(slots))
 	}
-	c.countTables(int64(len(c.lists)) * (k + v + p))
-	return c, nil
+}
+
+// extend makes a table's capacity at least n words.
+func (c *Cache) extend(table *[]uint32, n int64) {
+	if had := cap(*table); int64(had) < n {
+		*table = append(make([]uint32, 0, n), *table...)
+		c.countTables(int64(cap(*table) - had))
+	}
 }
 
 // Geometry returns what the cache was made for, with its page sizes.
@@ -51,95 +90,86 @@ func (c *Cache) Cap() int64 { return c.bytes }
 // List returns one list, to be read by the backends.
 func (c *Cache) List(layer, kvHead int) *List { return &c.lists[layer*c.geo.KVHeads+kvHead] }
 
-// Reserve checks that n more tokens fit every list and allocates their pages; if they don't fit, nothing changes and
-// the error is a *FullError. Slots that were reserved and not taken count towards n.
+// list finds a list that a caller asks for.
+func (c *Cache) list(layer, kvHead int) (*List, error) {
+	if layer < 0 || layer >= c.geo.Layers || kvHead < 0 || kvHead >= c.geo.KVHeads || c.lists == nil {
+		return nil, fmt.Errorf("no list for layer %d, KV head %d", layer, kvHead)
+	}
+	return c.List(layer, kvHead), nil
+}
+
+// Reserve checks that n more tokens fit every list and allocates their pages. If they don't fit, nothing changes and
+// the error is a *FullError; if no free run is long enough for a page, it is [ErrScattered]. Slots that were reserved
+// and not taken count towards n.
 func (c *Cache) Reserve(n int) error {
 	if n < 0 {
 		return fmt.Errorf("cache: reserve: %d tokens", n)
 	}
 	if n > c.most() || c.unitsFor(n) > c.arena.free {
-		return c.full(n)
+		return &FullError{Stored: c.Tokens(), Asked: n, Room: c.Room(), Cap: c.bytes}
 	}
 	for i := range c.lists {
-		if l := &c.lists[i]; !c.grow(l, l.Slots+n) {
-			// No run was long enough (see arena). Pages of this call are those past the reserved room.
+		if l := &c.lists[i]; !c.grow(l, l.slotsFor(n)) {
+			// Pages of this call are those past the reserved room.
 			for j := range i + 1 {
 				c.shrink(&c.lists[j], c.lists[j].room)
 			}
-			return c.full(n)
+			return fmt.Errorf("cache: reserve: %w", ErrScattered)
 		}
 	}
 	for i := range c.lists {
 		l := &c.lists[i]
-		l.room = max(l.room, l.Slots+n)
+		l.room = max(l.room, l.slotsFor(n))
 	}
 	return nil
 }
 
-// Take hands out n reserved slots of one list, in the order of the tokens.
+// Take hands out n reserved slots of one list, in the order of the tokens. It is for the full recipe, where slot i holds
+// position i; where tokens leave, Put takes slots with their positions.
 func (c *Cache) Take(layer, kvHead, n int) ([]uint32, error) {
-	if layer < 0 || layer >= c.geo.Layers || kvHead < 0 || kvHead >= c.geo.KVHeads {
-		return nil, fmt.Errorf("cache: take: no list for layer %d, KV head %d", layer, kvHead)
+	l, err := c.list(layer, kvHead)
+	if err != nil {
+		return nil, fmt.Errorf("cache: take: %w", err)
 	}
-	l := c.List(layer, kvHead)
 	if n < 0 || n > l.room-l.Slots {
 		return nil, fmt.Errorf("cache: take: %d slots, %d are reserved", n, l.room-l.Slots)
+	}
+	if l.Live < l.Slots || l.Slots > 0 && l.next() != uint32(l.Slots) {
+		return nil, fmt.Errorf("cache: take: slots of this list are not positions")
 	}
 	slots := make([]uint32, n)
 	for i := range slots {
 		slots[i] = uint32(l.Slots + i)
+		c.push(&l.At, slots[i])
+		c.push(&l.order, slots[i])
 	}
 	l.Slots += n
 	l.Live += n
-	c.countLive(int64(n))
+	c.countLive(n)
 	return slots, nil
-}
-
-// Mark is a state to return to.
-type Mark struct{ lists []extent }
-
-type extent struct{ slots, live, room int }
-
-// Mark remembers the state of all lists.
-func (c *Cache) Mark() Mark {
-	m := Mark{make([]extent, len(c.lists))}
-	for i, l := range c.lists {
-		m.lists[i] = extent{l.Slots, l.Live, l.room}
-	}
-	return m
-}
-
-// Restore returns to a mark and frees the pages taken since. Valid while nothing was evicted or reset in between.
-func (c *Cache) Restore(m Mark) {
-	if len(m.lists) != len(c.lists) {
-		panic("cache: mark of another cache")
-	}
-	for i, was := range m.lists {
-		l := &c.lists[i]
-		if l.Slots < was.slots || l.room < was.room {
-			panic("cache: mark of a state that is gone")
-		}
-		c.countLive(int64(was.live - l.Live))
-		c.shrink(l, was.room)
-		l.Slots, l.Live, l.room = was.slots, was.live, was.room
-	}
 }
 
 // Reset empties all lists.
 func (c *Cache) Reset() {
 	for i := range c.lists {
 		l := &c.lists[i]
-		c.countLive(int64(-l.Live))
+		c.countLive(-l.Live)
 		c.shrink(l, 0)
-		l.Slots, l.Live, l.room = 0, 0, 0
+		l.At, l.order = l.At[:0], l.order[:0]
+		l.Slots, l.Live, l.Absorbed, l.room, l.hole = 0, 0, 0, 0, 0
 	}
+	c.epoch++
 }
 
 // Close empties the cache and gives its page tables up: all of the arena is Free again, for its owner to free.
 func (c *Cache) Close() {
 	c.Reset()
-	for _, l := range c.lists {
-		c.countTables(-int64(cap(l.Keys) + cap(l.Values) + cap(l.Positions)))
+	for i := range c.lists {
+		l := &c.lists[i]
+		for j := range tables {
+			c.countTables(-int64(cap(*l.table(j))))
+		}
+		c.countTables(-int64(cap(l.At) + cap(l.order)))
 	}
 	c.lists = nil
 }
@@ -154,29 +184,9 @@ func (c *Cache) Tokens() int {
 }
 
 // Room is how many more tokens fit every list.
-func (c *Cache) Room() int {
-	lo, hi := 0, c.most()
-	for lo < hi {
-		mid := (lo + hi + 1) / 2
-		if c.unitsFor(mid) <= c.arena.free {
-			lo = mid
-		} else {
-			hi = mid - 1
-		}
-	}
-	return lo
-}
+func (c *Cache) Room() int { return c.room(c.unitsFor) }
 
-// FullError says that the cap is reached.
-type FullError struct {
-	Stored, Asked, Room int   // tokens
-	Cap                 int64 // bytes
-}
-
-func (e *FullError) Error() string {
-	return fmt.Sprintf("cache: full: %d tokens are stored and %d of %d more fit in %d bytes", e.Stored, e.Room, e.Asked, e.Cap)
-}
-
-func (c *Cache) full(n int) error {
-	return &FullError{Stored: c.Tokens(), Asked: n, Room: c.Room(), Cap: c.bytes}
+// room is the most tokens whose need of units is free.
+func (c *Cache) room(need func(n int) int64) int {
+	return sort.Search(c.most(), func(n int) bool { return need(n+1) > c.arena.free })
 }

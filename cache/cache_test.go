@@ -300,7 +300,7 @@ func check(t *testing.T, c *Cache, led *Ledger, want model) {
 		}
 		fullest = max(fullest, l.Live)
 		live += int64(l.Live)
-		tables += int64(cap(l.Keys) + cap(l.Values) + cap(l.Positions))
+		tables += int64(cap(l.Keys) + cap(l.Values) + cap(l.Positions) + cap(l.At) + cap(l.order))
 		for _, p := range []struct {
 			table       []uint32
 			lanes, lane int

@@ -37,9 +37,9 @@ func (f Format) Kind() Kind {
 const DeadPosition = 0xFFFFFFFF
 
 const (
-	// PosLanes is the number of lanes of a position page, positionBytes the size of a position.
-	PosLanes      = 8
-	positionBytes = 4
+	// PosLanes is the number of lanes of a page of positions or scores, wordBytes the size of one of them.
+	PosLanes  = 8
+	wordBytes = 4
 
 	// MaxPage is the largest number of lanes of a key or value page.
 	MaxPage = 32
@@ -51,7 +51,7 @@ const (
 	MaxCap = 4 << 32
 
 	// Bounds of a model's shape, far above any real one, that keep the arithmetic of sizes within 64 bits.
-	maxLists, maxHeadDim = 1 << 20, 1 << 16
+	maxLists, maxHeadDim, maxBound = 1 << 20, 1 << 16, 1 << 16
 )
 
 // Geometry is what the cache must know of a model and of its pages.
@@ -59,6 +59,11 @@ type Geometry struct {
 	Layers, KVHeads, HeadDim int
 	Key, Value               Format
 	PageK, PageV             int // lanes per page, P_k and P_v; 0 lets New choose by the cap
+
+	// What some recipes keep beside every list, in pages of the arena too.
+	Scores bool // accumulated attention: one f32 a slot, PosLanes a page
+	Bound  int  // Quest: slots of which one page holds minima and maxima, 2·head_dim f32; 0 is none
+	Sums   bool // RazorAttention: one record of 2·head_dim+1 f32 a list, from its first slot on
 }
 
 func (g Geometry) check() error {
@@ -71,6 +76,8 @@ func (g Geometry) check() error {
 		return fmt.Errorf("cache: geometry: page formats %d, %d: unknown", g.Key, g.Value)
 	case g.PageK < 1 || g.PageK > MaxPage || g.PageV < 1 || g.PageV > MaxPage:
 		return fmt.Errorf("cache: geometry: pages of %d and %d lanes: want 1…%d", g.PageK, g.PageV, MaxPage)
+	case g.Bound < 0 || g.Bound > maxBound:
+		return fmt.Errorf("cache: geometry: bounds of %d slots: want 0…%d", g.Bound, maxBound)
 	}
 	return nil
 }
@@ -93,7 +100,7 @@ func (g Geometry) WithPages(capBytes int64) Geometry {
 	return g
 }
 
-// FullBytes is what the lists of a full cache of n tokens allocate: keys, values and positions, in whole pages.
+// FullBytes is what the lists of a full cache of n tokens allocate, all kinds of pages together, in whole pages.
 // It is 0 for an invalid geometry or n < 1, and math.MaxInt64 where the size does not fit.
 func (g Geometry) FullBytes(n int) int64 {
 	if g.check() != nil || n < 1 {
@@ -116,24 +123,13 @@ func (g Geometry) FullTokens(capBytes int64) int {
 	return sort.Search(int(capBytes), func(n int) bool { return g.FullBytes(n+1) > capBytes })
 }
 
-// Units of one page, and of the pages that n slots of a list need.
-func (g Geometry) keyUnits() int64   { return ceilDiv(int64(g.PageK)*g.keyBytes(), unit) }
-func (g Geometry) valueUnits() int64 { return ceilDiv(int64(g.PageV)*g.valueBytes(), unit) }
-func (g Geometry) listUnits(n int) int64 {
-	k, v, p := g.pages(n)
-	return saturate(k, g.keyUnits()) + saturate(v, g.valueUnits()) + saturate(p, positionUnits)
+// listUnits is how many units the pages take that n slots of a list need.
+func (g Geometry) listUnits(n int) (units int64) {
+	for _, t := range g.tables() {
+		units += saturate(t.pages(n), t.units)
+	}
+	return units
 }
-
-// pages is the number of key, value and position pages for n slots.
-func (g Geometry) pages(n int) (keys, values, positions int64) {
-	return ceilDiv(int64(n), int64(g.PageK)), ceilDiv(int64(n), int64(g.PageV)), ceilDiv(int64(n), PosLanes)
-}
-
-// Bytes of one token's key and value in one list.
-func (g Geometry) keyBytes() int64   { return int64(g.HeadDim * g.Key.Bytes()) }
-func (g Geometry) valueBytes() int64 { return int64(g.HeadDim * g.Value.Bytes()) }
-
-const positionUnits = PosLanes * positionBytes / unit
 
 func ceilDiv(a, b int64) int64 {
 	q := a / b
@@ -143,9 +139,9 @@ func ceilDiv(a, b int64) int64 {
 	return q
 }
 
-// saturate is a·b for a, b ≥ 0, but at most a third of the largest number, so that three of them can be added.
+// saturate is a·b for a, b ≥ 0, but at most so much that one for every table can be added.
 func saturate(a, b int64) int64 {
-	const most = math.MaxInt64 / 3
+	const most = math.MaxInt64 / tables
 	if hi, lo := bits.Mul64(uint64(a), uint64(b)); hi == 0 && lo < most {
 		return int64(lo)
 	}

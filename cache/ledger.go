@@ -10,13 +10,16 @@ const (
 	KVF16                   // key and value pages of f16
 	Positions               // position pages
 	Free                    // arena bytes that no page uses
-	Aux                     // page tables, RoPE table, orders
+	Aux                     // page tables, mirrors of positions, orders, RoPE table
 	Scratch                 // activations
 	Staging                 // repack tiles, read-back
 	Checkpoints             // copies for undo
 	Views                   // attention rows and matrices on screen
 	HostCold                // compressed pages outside the arena
 	Shadow                  // copies of evicted keys and values, for inspection only
+	Scores                  // pages of accumulated attention
+	Bounds                  // pages of minima and maxima of keys (Quest)
+	Sums                    // sums of evicted keys and values (RazorAttention)
 	Kinds                   // number of kinds
 )
 

@@ -20,16 +20,28 @@ const (
 	Views
 	HostCold
 	Shadow
+	Scores
+	Bounds
+	Sums
 	Kinds
 )
 
-var kindNames = [Kinds]string{"weights", "kv-f32", "kv-f16", "positions", "free", "aux", "scratch", "staging", "checkpoints", "views", "cold", "shadow"}
+var kindNames = [Kinds]string{
+	"weights", "kv-f32", "kv-f16", "positions", "free", "aux", "scratch", "staging", "checkpoints", "views", "cold", "shadow",
+	"scores", "bounds", "sums",
+}
 
 // String is the kind's part of its catalogue key.
 func (k Kind) String() string { return kindNames[k] }
 
 // InArena reports whether the kind lives inside the memory cap.
-func (k Kind) InArena() bool { return k == KVF32 || k == KVF16 || k == Positions || k == Free }
+func (k Kind) InArena() bool {
+	switch k {
+	case KVF32, KVF16, Positions, Free, Scores, Bounds, Sums:
+		return true
+	}
+	return false
+}
 
 // Row is one line: what is needed, what was asked of the machine, and the most that ever was.
 type Row struct {

@@ -206,7 +206,7 @@ func swatch(k state.Kind) string {
 	switch k {
 	case state.KVF16, state.KVF32:
 		return "b-recent"
-	case state.Positions:
+	case state.Positions, state.Scores, state.Bounds, state.Sums:
 		return "b-sink"
 	case state.Free:
 		return "b-rule"

@@ -135,6 +135,7 @@ func TestKindsAreTheLedgers(t *testing.T) {
 		cache.Weights: state.Weights, cache.KVF32: state.KVF32, cache.KVF16: state.KVF16, cache.Positions: state.Positions,
 		cache.Free: state.Free, cache.Aux: state.Aux, cache.Scratch: state.Scratch, cache.Staging: state.Staging,
 		cache.Checkpoints: state.Checkpoints, cache.Views: state.Views, cache.HostCold: state.HostCold, cache.Shadow: state.Shadow,
+		cache.Scores: state.Scores, cache.Bounds: state.Bounds, cache.Sums: state.Sums,
 	}
 	if len(want) != int(cache.Kinds) || int(state.Kinds) != int(cache.Kinds) {
 		t.Errorf("%d kinds are compared, the cache has %d and the page %d", len(want), cache.Kinds, state.Kinds)
