@@ -81,3 +81,24 @@ func (a *arena) gather() {
 		a.runs = append(a.runs, run{a.size - a.free, a.free})
 	}
 }
+
+// end is where the last page ends.
+func (a *arena) end() int64 {
+	if n := len(a.runs); n > 0 && a.runs[n-1].end() == a.size {
+		return a.runs[n-1].at
+	}
+	return a.size
+}
+
+// resize sets the size, which is at least end.
+func (a *arena) resize(size int64) {
+	end := a.end()
+	if end < a.size {
+		a.runs = a.runs[:len(a.runs)-1]
+	}
+	if end < size {
+		a.runs = append(a.runs, run{end, size - end})
+	}
+	a.free += size - a.size
+	a.size = size
+}

@@ -165,11 +165,9 @@ func (c *Cache) Reset() {
 func (c *Cache) Close() {
 	c.Reset()
 	for i := range c.lists {
-		l := &c.lists[i]
-		for j := range tables {
-			c.countTables(-int64(cap(*l.table(j))))
+		for _, words := range c.lists[i].words() {
+			c.countTables(-int64(cap(*words)))
 		}
-		c.countTables(-int64(cap(l.At) + cap(l.order)))
 	}
 	c.lists = nil
 }

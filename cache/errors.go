@@ -18,3 +18,13 @@ func (e *FullError) Error() string {
 // ErrScattered says that there are enough free bytes for what was asked, but no run of them is long enough for a page.
 // After [Cache.Gather], and the copies that it asks for, the same call succeeds.
 var ErrScattered = errors.New("free memory is scattered")
+
+// ErrOtherArena says that what was saved belongs to another arena, or to one of another size.
+var ErrOtherArena = errors.New("cache: load: the arena is not the one that was saved")
+
+// SizeError says that an arena cannot have a size.
+type SizeError struct{ Used, Cap int64 } // bytes
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("cache: resize: cap of %d bytes: want %d…%d", e.Cap, e.Used, int64(MaxCap))
+}

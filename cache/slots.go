@@ -132,3 +132,13 @@ func (c *Cache) Evict(layer, kvHead int, evicted []uint32) {
 	c.countLive(-len(evicted))
 	c.epoch++
 }
+
+// Absorb counts tokens that join a list's record of sums, which is their backend's.
+func (c *Cache) Absorb(layer, kvHead, tokens int) {
+	l := c.List(layer, kvHead)
+	if len(l.Sums) == 0 {
+		panic(fmt.Sprintf("cache: absorb: layer %d, KV head %d has no sums", layer, kvHead))
+	}
+	l.Absorbed += tokens
+	c.epoch++
+}

@@ -46,6 +46,9 @@ func (t table) pages(n int) int64 {
 }
 
 // table is one of a list's tables, in the order of [Geometry.tables].
-func (l *List) table(i int) *[]uint32 {
-	return [tables]*[]uint32{&l.Keys, &l.Values, &l.Positions, &l.Scores, &l.Bounds, &l.Sums}[i]
+func (l *List) table(i int) *[]uint32 { return l.words()[i] }
+
+// words are all that a list keeps on the host: tables, positions and order.
+func (l *List) words() [tables + 2]*[]uint32 {
+	return [tables + 2]*[]uint32{&l.Keys, &l.Values, &l.Positions, &l.Scores, &l.Bounds, &l.Sums, &l.At, &l.order}
 }
