@@ -42,6 +42,7 @@ var GoLoops Loops = stage.Go{}
 type Budget struct {
 	Tokens  int  // B: tokens of a list on average, protected ones among them
 	Reserve int  // slots of a list beyond B
+	Slots   int  // slots of all lists together where they may differ (Plan.Ragged); 0 is Tokens + Reserve each
 	Prompt  int  // tokens that Full would hold: prompt and answer limit (HeadsMask gives retrieval heads room for them)
 	Parity  bool // published triggers and growth instead of the cap
 }

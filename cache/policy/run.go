@@ -1,25 +1,209 @@
 package policy
 
+import (
+	"fmt"
+	"slices"
+)
+
 // Run is a plan at work on one session. Layers of a prompt come in order; decoded tokens come layer by layer after it.
 // A later prompt of the session calls Prompt again.
-type Run struct{}
+type Run struct {
+	plan   Plan
+	shape  Shape
+	budget Budget
+	tables *Tables
 
-// NewRun checks that a plan suits a model, its tables and a budget.
-func NewRun(p *Plan, s Shape, b Budget, t *Tables) (*Run, error) { panic("contract") }
+	mask [][]bool // retrieval heads (HeadsMask), [layers][n_kv_heads]
+
+	fits   bool    // the prompt needs no allocation: everything stays
+	fixed  [][]int // what the prompt's lists may hold where scores do not matter, [layers][n_kv_heads]
+	caps   [][]int // what lists may hold, [layers][n_kv_heads]; nil for layers not reached
+	held   [][]int // what they hold
+	scores [][][]float32
+	cake   cascade
+}
+
+// NewRun checks that a plan suits a model, its tables and a budget. A plan that needs tables which t lacks fails with a
+// *TablesError.
+func NewRun(p *Plan, s Shape, b Budget, t *Tables) (*Run, error) {
+	if s.Layers < 1 || s.KVHeads < 1 || s.Heads < 1 || s.Heads%s.KVHeads != 0 || s.HeadDim < 1 {
+		return nil, fmt.Errorf("policy: a model of %d layers, %d heads and %d KV heads of %d channels can't be shared out",
+			s.Layers, s.Heads, s.KVHeads, s.HeadDim)
+	}
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	if err := t.suits(p, s); err != nil {
+		return nil, err
+	}
+	r := &Run{plan: *p, shape: s, budget: b, tables: t}
+	r.caps, r.held = make([][]int, s.Layers), make([][]int, s.Layers)
+	r.scores = make([][][]float32, s.Layers)
+	for l := range r.held {
+		r.held[l] = make([]int, s.KVHeads)
+	}
+	switch h := &p.Heads; {
+	case h.Kind == HeadsMask && h.Duo:
+		r.mask = t.DuoMask(s, h.Retrieval)
+	case h.Kind == HeadsMask:
+		r.mask = t.RazorMask(s, h.Retrieval, h.Echo)
+	}
+	return r, nil
+}
 
 // Prompt begins a prompt of so many new tokens.
-func (r *Run) Prompt(tokens int) { panic("contract") }
+func (r *Run) Prompt(tokens int) {
+	clear(r.caps)
+	clear(r.scores)
+	r.cake = cascade{}
+	longest := 0
+	for _, held := range r.held {
+		longest = max(longest, slices.Max(held)+tokens)
+	}
+	r.fits = r.fitting(longest)
+	r.fixed = r.uniform()
+	if !r.fits {
+		r.fixed = r.allocate(longest)
+	}
+}
 
 // Layer decides what stays of the next layer of the prompt, and, where a method shares a budget as it goes, what stays of
 // layers before it: indices then count what stayed of them last. The results are valid until the next call.
-func (r *Run) Layer(layer int, in *Input, l Loops) ([]Keep, error) { panic("contract") }
+func (r *Run) Layer(layer int, in *Input, l Loops) ([]Keep, error) {
+	if layer < 0 || layer >= r.shape.Layers || len(in.Candidates) != r.shape.KVHeads {
+		return nil, fmt.Errorf("policy: layer %d with candidates of %d KV heads, in a model of %d layers and %d KV heads",
+			layer, len(in.Candidates), r.shape.Layers, r.shape.KVHeads)
+	}
+	if r.fixed == nil {
+		return nil, fmt.Errorf("policy: layer %d without a prompt", layer)
+	}
+	sc, err := scoreLayer(&r.plan, r.shape, layer, in, r.tables, l)
+	if err != nil {
+		return nil, err
+	}
+	r.scores[layer] = sc.Heads
+	var keeps []Keep
+	if r.plan.Layers.Kind == LayersCake && !r.fits {
+		keeps = r.cascade(layer, sc, in)
+	} else {
+		r.caps[layer] = r.fixed[layer]
+	}
+	if r.plan.Heads.Kind == HeadsAdaptive && !r.fits {
+		r.caps[layer] = r.adapt(layer, sc, in)
+	}
+	keep := Keep{Layer: layer, Heads: make([][]int32, r.shape.KVHeads)}
+	counts := r.room(layer, in)
+	for h := range in.Candidates {
+		c := &in.Candidates[h]
+		if counts[h] >= len(c.Pos) {
+			keep.Heads[h] = all(len(c.Pos))
+		} else {
+			keep.Heads[h] = pick(&r.plan, sc, h, c, counts[h])
+		}
+		r.held[layer][h] = len(keep.Heads[h])
+	}
+	keep.Sums = r.sums(sc, in, keep.Heads)
+	if r.plan.Layers.Kind == LayersCake && !r.fits {
+		r.cake.remember(sc, in, keep.Heads)
+	}
+	return append(keeps, keep), nil
+}
 
-// Step decides which tokens leave a layer's lists after a decoded token was stored: indices, ascending, by KV head.
-func (r *Run) Step(layer int, in *StepInput) [][]int32 { panic("contract") }
+// room is how many candidates of a layer's lists may stay: what the lists may hold, less what the arena lacks while later
+// layers still hold what an earlier prompt's budgets gave them.
+func (r *Run) room(layer int, in *Input) []int {
+	counts, sum := make([]int, r.shape.KVHeads), 0
+	for h, c := range in.Candidates {
+		counts[h] = len(c.Pos)
+		if r.plan.Decode.Kind != DecodeStop && !(r.fits && r.budget.Parity) {
+			counts[h] = min(counts[h], r.caps[layer][h])
+		}
+		sum += counts[h]
+	}
+	if r.plan.Decode.Kind == DecodeStop || r.budget.Parity {
+		return counts
+	}
+	free := r.slots()
+	for l, held := range r.held {
+		for _, n := range held {
+			if l != layer {
+				free -= n
+			}
+		}
+	}
+	for ; sum > free; sum-- { // the longest list gives first
+		h := 0
+		for i := range counts {
+			if counts[i] > counts[h] {
+				h = i
+			}
+		}
+		if counts[h] <= 1 {
+			break
+		}
+		counts[h]--
+	}
+	return counts
+}
 
 // Caps are the tokens that each list may hold after the prompt, [layers][n_kv_heads]; layers not reached yet have nil.
-func (r *Run) Caps() [][]int { panic("contract") }
+func (r *Run) Caps() [][]int { return r.caps }
 
 // Scores are the last prompt's scores of a layer by KV head, over its candidates: for looking at, nil where position
 // alone decides.
-func (r *Run) Scores(layer int) [][]float32 { panic("contract") }
+func (r *Run) Scores(layer int) [][]float32 { return r.scores[layer] }
+
+// lists is how many lists the model has.
+func (r *Run) lists() int { return r.shape.Layers * r.shape.KVHeads }
+
+// slots is how many slots all lists have together.
+func (r *Run) slots() int { return max(r.budget.Slots, r.lists()*(r.budget.Tokens+r.budget.Reserve)) }
+
+// total is how many tokens all lists may hold together.
+func (r *Run) total() int { return r.slots() - r.lists()*r.budget.Reserve }
+
+// fitting says that prompts of so many candidates need no allocation.
+func (r *Run) fitting(candidates int) bool {
+	b := r.budget.Tokens
+	if r.plan.Heads.Kind == HeadsMask {
+		candidates = max(candidates, r.budget.Prompt)
+	}
+	if !r.budget.Parity {
+		return candidates <= b
+	}
+	switch { // as published
+	case r.plan.Layers.Kind == LayersCake:
+		return candidates <= b+r.plan.Score.Window
+	case r.plan.Layers.Kind == LayersError:
+		return false // each layer has its own
+	case r.plan.Heads.Kind == HeadsImportance:
+		return candidates < b
+	}
+	return candidates <= b
+}
+
+// uniform is the same budget for every list.
+func (r *Run) uniform() [][]int {
+	layers := make([]int, r.shape.Layers)
+	for i := range layers {
+		layers[i] = r.budget.Tokens
+	}
+	return r.spread(layers)
+}
+
+// spread gives all KV heads of a layer its budget.
+func (r *Run) spread(layers []int) [][]int {
+	caps := make([][]int, len(layers))
+	for l, n := range layers {
+		caps[l] = slices.Repeat([]int{n}, r.shape.KVHeads)
+	}
+	return caps
+}
+
+func all(n int) []int32 {
+	keep := make([]int32, n)
+	for i := range keep {
+		keep[i] = int32(i)
+	}
+	return keep
+}

@@ -25,3 +25,17 @@ func Max(out []float32, rows [][]float32) {
 		}
 	}
 }
+
+// Normalised is a row of numbers from 0 on, scaled so that it sums to 1 like a row of attention; zeros stay zeros.
+func Normalised(row []float32) []float32 {
+	sum := 0.0
+	for _, x := range row {
+		sum += float64(x)
+	}
+	out := make([]float32, len(row))
+	if sum > 0 {
+		copy(out, row)
+		Scale(out, float32(1/sum))
+	}
+	return out
+}

@@ -1,0 +1,196 @@
+package policy
+
+import (
+	"slices"
+
+	"kvlens/cache/policy/stage"
+)
+
+// allocate is what lists may hold where scores do not matter, [layers][n_kv_heads], for a prompt of so many candidates.
+func (r *Run) allocate(candidates int) [][]int {
+	switch r.plan.Heads.Kind {
+	case HeadsMask:
+		return r.masked(candidates)
+	case HeadsImportance:
+		return r.important()
+	}
+	layers, left := r.layers(candidates), 0
+	caps := r.spread(layers)
+	if !r.oneSet() && r.ragged() {
+		left = r.total() % r.shape.KVHeads // less than a token for each KV head of a layer
+	}
+	for h := range left {
+		caps[0][h]++
+	}
+	return caps
+}
+
+// ragged says that lists may differ in length, so that the slots of all of them are shared out.
+func (r *Run) ragged() bool { return r.plan.Ragged() }
+
+// Ragged says that a plan's lists may have budgets of their own, so that the arena's slots are shared out among all.
+func (p *Plan) Ragged() bool { return p.Layers.Kind != LayersUniform || p.Heads.Kind != HeadsUniform }
+
+// PerStep says that a token leaves with every token that comes, so that lists need no more than one slot in reserve.
+func (p *Plan) PerStep() bool {
+	return p.Decode.Kind == DecodeOldest || p.Decode.Kind == DecodeSums || p.Decode.Kind == DecodeRow
+}
+
+// protects is how many tokens of a list with room for limit never leave.
+func (r *Run) protects(limit int) int {
+	return min(limit, r.plan.Protect.Sinks+r.plan.Protect.recent(limit))
+}
+
+// layers are the budgets of layers, in tokens of one list, protected ones among them.
+func (r *Run) layers(candidates int) []int {
+	l, b, n := &r.plan.Layers, r.budget.Tokens, r.shape.Layers
+	if r.ragged() {
+		b = r.total() / r.lists()
+	}
+	total := b * n
+	if r.ragged() {
+		total = r.total() / r.shape.KVHeads
+	}
+	guard := r.protects(b)
+	if b <= guard { // nothing but what is protected: recency
+		return stage.Even(total, n)
+	}
+	reference := l.Reference || r.budget.Parity
+	switch {
+	case l.Kind == LayersPyramid && l.KVPress:
+		return stage.PyramidKVPress(float64(b), guard, l.Beta, n, candidates)
+	case l.Kind == LayersPyramid && reference:
+		return stage.PyramidReference(b, guard, int(l.Beta), n, candidates)
+	case l.Kind == LayersPyramid:
+		return plus(stage.Pyramid(total-guard*n, n, candidates-guard, l.Beta), guard)
+	case l.Kind == LayersError:
+		floor := l.Floor
+		if floor > b {
+			floor = min(b, guard+1)
+		}
+		ceiling := max(floor, total*l.Ceiling/n)
+		return stage.ErrorAware(floats(r.tables.Errors), total, floor, ceiling, l.Argmax)
+	}
+	return stage.Even(total, n)
+}
+
+// important are the budgets of all lists by the importance of their heads.
+func (r *Run) important() [][]int {
+	h, b := &r.plan.Heads, r.total()/r.lists()
+	guard := r.protects(b)
+	var budgets []int
+	switch {
+	case b <= guard:
+		budgets = stage.Even(r.total(), r.lists())
+	case h.Reference || r.budget.Parity:
+		group := r.shape.Heads / r.shape.KVHeads
+		queries := stage.ImportanceReference(flat(r.tables.Retrieval), b-guard, h.Beta, 1)
+		for i := 0; i < len(queries); i += group {
+			budgets = append(budgets, guard+stage.RoundedMean(queries[i:i+group]))
+		}
+	default:
+		budgets = plus(stage.Importance(r.tables.Importance(r.shape), r.total()-guard*r.lists(), h.Beta), guard)
+	}
+	return slices.Collect(slices.Chunk(budgets, r.shape.KVHeads))
+}
+
+// masked are the budgets where heads are masked: retrieval heads get room for the prompt and its answer, the others share
+// the rest, at most their window; what is left after that goes to the retrieval heads. Where the room does not suffice,
+// the others have a quarter of an equal share, or their sinks and one token, before retrieval heads share what is left.
+func (r *Run) masked(candidates int) [][]int {
+	h := &r.plan.Heads
+	length := max(candidates, r.budget.Prompt)
+	retrieval := 0
+	for _, layer := range r.mask {
+		for _, is := range layer {
+			if is {
+				retrieval++
+			}
+		}
+	}
+	others, b := r.lists()-retrieval, r.total()/r.lists()
+	least := min(b, max(b/4, r.plan.Protect.Sinks+1))
+	most := r.plan.Protect.Sinks + max(h.Local, int(h.LocalPart*float64(length)))
+	forOthers := 0
+	switch {
+	case retrieval == 0:
+		forOthers = r.total()
+	case others > 0:
+		forOthers = min(max(r.total()-retrieval*length, least*others), max(most, least)*others)
+	}
+	wide := stage.Even(r.total()-forOthers, max(1, retrieval))
+	narrow := stage.Even(forOthers, max(1, others))
+	caps := make([][]int, r.shape.Layers)
+	for l, layer := range r.mask {
+		for _, is := range layer {
+			from := &narrow
+			if is {
+				from = &wide
+			}
+			caps[l] = append(caps[l], (*from)[0])
+			*from = (*from)[1:]
+		}
+	}
+	return caps
+}
+
+// adapt shares a layer's budget among its KV heads by their scores.
+func (r *Run) adapt(layer int, sc *scored, in *Input) []int {
+	a, caps := &r.plan.Heads, r.caps[layer]
+	if sc.Heads == nil {
+		return caps
+	}
+	free := make([][]float32, len(caps)) // scores of what is not protected
+	guards := make([]int, len(caps))
+	total := 0
+	for h, c := range in.Candidates {
+		marked := make([]bool, len(c.Pos))
+		guards[h] = stage.Protect(marked, c.Pos, r.plan.Protect.Sinks, r.plan.Protect.recent(caps[h]), caps[h])
+		for i, m := range marked {
+			if !m {
+				free[h] = append(free[h], sc.Heads[h][i])
+			}
+		}
+		total += caps[h] - guards[h]
+	}
+	if total <= 0 {
+		return caps
+	}
+	var n []int
+	switch mean := total / len(caps); {
+	case a.KVPress:
+		n = stage.AdaptiveKVPress(free, total, a.Alpha)
+	case a.Reference || r.budget.Parity:
+		n = stage.AdaptiveReference(free, mean, a.Alpha, a.Normalise)
+	default:
+		n = stage.Adaptive(free, total, a.Alpha, a.Normalise)
+	}
+	for h := range n {
+		n[h] += guards[h]
+	}
+	return n
+}
+
+// plus adds the same to all.
+func plus(n []int, what int) []int {
+	for i := range n {
+		n[i] += what
+	}
+	return n
+}
+
+func floats(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+func flat(rows [][]float32) []float64 {
+	var out []float64
+	for _, row := range rows {
+		out = append(out, floats(row)...)
+	}
+	return out
+}

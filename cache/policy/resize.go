@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"kvlens/cache/policy/stage"
+)
+
+// Resize sets another budget between two turns. Lists keep their shares of it; what they hold beyond them leaves with the
+// next [Run.Step] of their layer, which needs no decoded token for that.
+func (r *Run) Resize(b Budget) error {
+	if err := b.check(); err != nil {
+		return err
+	}
+	old := slices.Concat(r.caps...)
+	r.budget = b
+	switch {
+	case len(old) < r.lists(): // no prompt yet
+		clear(r.caps)
+	case !r.ragged():
+		r.caps = r.uniform()
+	default:
+		sum := 0
+		for _, n := range old {
+			sum += n
+		}
+		shares := make([]float64, len(old))
+		for i, n := range old {
+			shares[i] = float64(n) * float64(r.total()) / float64(sum)
+		}
+		r.caps = slices.Collect(slices.Chunk(stage.Apportion(shares, r.total(), 1, nil), r.shape.KVHeads))
+	}
+	return nil
+}
+
+// Clone is a run at the same point, for another answer from the same cache.
+func (r *Run) Clone() *Run {
+	c := *r
+	c.caps, c.held = clone(r.caps), clone(r.held)
+	c.scores = slices.Clone(r.scores)
+	c.cake = cascade{} // of a prompt that has ended
+	return &c
+}
+
+func clone(rows [][]int) [][]int {
+	out := make([][]int, len(rows))
+	for i, row := range rows {
+		out[i] = slices.Clone(row)
+	}
+	return out
+}
+
+func (b *Budget) check() error {
+	if b.Tokens < 1 || b.Reserve < 0 || b.Slots < 0 {
+		return fmt.Errorf("policy: a budget of %d tokens, %d in reserve and %d slots holds nothing", b.Tokens, b.Reserve, b.Slots)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package stage
+
+import "math"
+
+// Importance shares total tokens, protected ones left out, among lists by the importance of their heads (HeadKV): of a
+// mean of b, b·(1−1/beta) each, and the rest in proportion. Without any importance shares are equal. Each gets at least
+// one where the total allows.
+func Importance(importance []float64, total int, beta float64) []int {
+	sum := 0.0
+	for _, x := range importance {
+		sum += x
+	}
+	if !(sum > 0) || math.IsInf(sum, 0) {
+		return Even(total, len(importance))
+	}
+	b := float64(total) / float64(len(importance))
+	shares := make([]float64, len(importance))
+	for i, x := range importance {
+		shares[i] = b - b/beta + x/sum*float64(total)/beta
+	}
+	return Apportion(shares, total, min(1, total/len(importance)), nil)
+}
+
+// ImportanceReference are the prefix tokens of each query head in the published code, for a mean of b: importances to
+// the power of temp, the quotient by beta rounded down, results rounded half to even. They may miss the sum.
+func ImportanceReference(importance []float64, b int, beta, temp float64) []int {
+	sum := 0.0
+	for _, x := range importance {
+		sum += math.Pow(x, temp)
+	}
+	dynamic := math.Floor(float64(b) / beta)
+	pool := dynamic * float64(len(importance))
+	n := make([]int, len(importance))
+	for i, x := range importance {
+		n[i] = int(math.RoundToEven(math.Pow(x, temp)/sum*pool + float64(b) - dynamic))
+	}
+	return n
+}
+
+// RoundedMean is the mean of numbers, half rounded to even: what a KV head gets of its query heads' numbers.
+func RoundedMean(n []int) int {
+	sum := 0
+	for _, x := range n {
+		sum += x
+	}
+	return int(math.RoundToEven(float64(sum) / float64(len(n))))
+}

@@ -1,0 +1,62 @@
+package stage
+
+import "math"
+
+// Apportion rounds shares to integers that sum to total, each between lo and its hi (nil: no bound): by largest
+// remainder, of equals the lower index first. What bounds take from one is spread evenly over the others. The order of
+// the shares is the order of the integers. Bounds win over the total where both can't hold.
+func Apportion(shares []float64, total, lo int, hi []int) []int {
+	n := make([]int, len(shares))
+	top := func(i int) int {
+		if hi == nil {
+			return math.MaxInt
+		}
+		return max(lo, hi[i])
+	}
+	for i, x := range shares {
+		if !(x >= float64(lo)) { // also NaN
+			x = float64(lo)
+		}
+		n[i] = int(min(math.Floor(x), float64(total)))
+		n[i] = min(n[i], top(i))
+		total -= n[i]
+	}
+	over := func(i int) float64 { return float64(n[i]) - shares[i] }
+	for ; total > 0; total-- {
+		best := -1
+		for i := range n {
+			if n[i] < top(i) && (best < 0 || over(i) < over(best)) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return n
+		}
+		n[best]++
+	}
+	for ; total < 0; total++ {
+		best := -1
+		for i := range n {
+			if n[i] > lo && (best < 0 || over(i) >= over(best)) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return n
+		}
+		n[best]--
+	}
+	return n
+}
+
+// Even shares total among so many; the first ones get what is left over.
+func Even(total, among int) []int {
+	n := make([]int, among)
+	for i := range n {
+		n[i] = total / among
+		if i < total%among {
+			n[i]++
+		}
+	}
+	return n
+}
