@@ -34,12 +34,13 @@ func (b *backend) Compile(p *step.Program) (step.Exec, error) {
 	}
 	s := &p.Shape
 	b.loops.open(p.Chunk, max(s.Hidden, s.Heads*s.HeadDim, s.FFN))
-	return &exec{Exec: e, Viewer: e.(step.Viewer), loops: b.loops}, nil // ref's programs show views
+	return &exec{e, e.(step.Viewer), e.(step.Scorer), b.loops, false}, nil // ref's programs show views and follow plans
 }
 
 type exec struct {
 	step.Exec
 	step.Viewer
+	step.Scorer
 	loops  *loops
 	closed bool
 }

@@ -11,8 +11,8 @@ import (
 // maxSize bounds every size of a shape, so that sizes in bytes are far from overflowing.
 const maxSize = 1 << 24
 
-// stage is one operation with its weights found and checked.
-type stage func(r *run) error
+// operation is one of the program with its weights found and checked.
+type operation func(r *run) error
 
 // Compile checks a program and allocates its scratch.
 func (b *Backend) Compile(p *step.Program) (step.Exec, error) {
@@ -22,7 +22,7 @@ func (b *Backend) Compile(p *step.Program) (step.Exec, error) {
 	if err := checkShape(&p.Shape, p.Chunk); err != nil {
 		return fail("shape", err)
 	}
-	e := &exec{b: b, shape: p.Shape, chunk: p.Chunk}
+	e := &exec{b: b, shape: p.Shape, chunk: p.Chunk, outputs: make([]*quant.Matrix, p.Shape.Layers)}
 	if err := e.findRope(p.Rope); err != nil {
 		return fail("RoPE table", err)
 	}
@@ -74,7 +74,7 @@ func (e *exec) findRope(buf step.Buffer) error {
 	return nil
 }
 
-func (e *exec) stage(op step.Op) (stage, error) {
+func (e *exec) stage(op step.Op) (operation, error) {
 	s := &e.shape
 	query, key := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
 	switch o := op.(type) {
@@ -102,6 +102,9 @@ func (e *exec) stage(op step.Op) (stage, error) {
 			return nil, fmt.Errorf("input %d is neither A nor F", o.In)
 		}
 		w, err := e.b.matrix(o.W, s.Hidden, in)
+		if o.In == step.A && o.Layer >= 0 && o.Layer < s.Layers {
+			e.outputs[o.Layer] = w
+		}
 		return func(r *run) error { r.project(o.In, w); return nil }, err
 
 	case step.GateUp:

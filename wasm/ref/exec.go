@@ -14,9 +14,12 @@ type exec struct {
 	b         *Backend
 	shape     step.Shape
 	chunk     int
-	stages    []stage
+	stages    []operation
 	rope      []float32 // [positions][RotDim/2][2]
 	positions int
+	outputs   []*quant.Matrix // [layers] W_o
+
+	follow follower
 
 	named           [step.Names]scratch
 	up, work        scratch // [chunk][ffn]; [workers][Loops.Work]
@@ -111,6 +114,7 @@ func (e *exec) Close() {
 	for i := range e.named {
 		e.b.Free(e.named[i].buf)
 	}
+	e.unfollow()
 	e.b.Free(e.up.buf)
 	e.b.Free(e.work.buf)
 	*e = exec{b: e.b}

@@ -1,7 +1,7 @@
 package ref
 
 import (
-	"kvlens/cache"
+	"kvlens/cache/policy"
 	"kvlens/wasm/quant"
 	"kvlens/wasm/step"
 )
@@ -28,6 +28,15 @@ type Loops interface {
 
 	// Work is how many floats of scratch a call of Attend needs.
 	Work(s *step.Shape) int
+
+	// Loops are those of scoring.
+	policy.Loops
+
+	// Gather unpacks the lanes of slots, one after the other.
+	Gather(dst []float32, l *Lanes, slots []uint32)
+
+	// Columns adds to c.Out.
+	Columns(c *Columns)
 }
 
 // AttendRows is the largest number of query rows in one call of Attend.
@@ -59,55 +68,17 @@ func (a *Attention) Visible(t int) int {
 	return a.First + t + 1
 }
 
-// Pages finds the lanes of one list in the arena.
-type Pages struct {
-	Arena []byte
-	List  *cache.List
-	Geo   cache.Geometry
+// Columns is the attention that rows of one query head give to keys, summed over the rows.
+type Columns struct {
+	Q            []float32 // row t at [t·Stride], Dim elements
+	Rows, Stride int
+	K            []float32 // [keys][Dim]
+	Dim          int
+	First        int // row t sees keys 0…First+t
+	Scale        float32
+	Out          []float32 // [keys]
+	Work         []float32 // scratch of ColumnRows rows of len(Out) floats, with any content
 }
 
-// Key is the lane that holds the key of a slot: Geo.HeadDim numbers in the format Geo.Key.
-func (p *Pages) Key(slot int) []byte {
-	size := p.Geo.HeadDim * p.Geo.Key.Bytes()
-	at := int(p.List.Keys[slot/p.Geo.PageK])*4 + slot%p.Geo.PageK*size
-	return p.Arena[at:][:size]
-}
-
-// Value is the lane that holds the value of a slot.
-func (p *Pages) Value(slot int) []byte {
-	size := p.Geo.HeadDim * p.Geo.Value.Bytes()
-	at := int(p.List.Values[slot/p.Geo.PageV])*4 + slot%p.Geo.PageV*size
-	return p.Arena[at:][:size]
-}
-
-// Position is the word that holds the position of a slot, cache.DeadPosition if there is no token.
-func (p *Pages) Position(slot int) *uint32 {
-	at := int(p.List.Positions[slot/cache.PosLanes])*4 + slot%cache.PosLanes*4
-	return &quant.Uint32s(p.Arena[at:][:4])[0]
-}
-
-// unpack writes the numbers of a lane.
-func unpack(dst []float32, f cache.Format, lane []byte) {
-	if f == cache.F32 {
-		copy(dst, quant.Float32s(lane))
-		return
-	}
-	halves := quant.Uint16s(lane)
-	dst = dst[:len(halves)]
-	for i, h := range halves {
-		dst[i] = quant.Half(h)
-	}
-}
-
-// pack rounds numbers to the format of a lane, to nearest even.
-func pack(lane []byte, f cache.Format, src []float32) {
-	if f == cache.F32 {
-		copy(quant.Float32s(lane), src)
-		return
-	}
-	halves := quant.Uint16s(lane)
-	src = src[:len(halves)]
-	for i, v := range src {
-		halves[i] = quant.ToHalf(v)
-	}
-}
+// ColumnRows is how many rows of scratch Columns needs.
+const ColumnRows = 3

@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"wasm/chat":        {"wasm/tokenizer"},
 	"wasm/weights":     {"wasm/quant", "wasm/jsutil"},
 	"wasm/step":        {"wasm/quant", "cache", "cache/policy"},
-	"wasm/ref":         {"wasm/quant", "wasm/step", "cache", "cache/policy"},
+	"wasm/ref":         {"wasm/quant", "wasm/step", "cache", "cache/policy", "cache/policy/stage"},
 	"wasm/cpu":         {"wasm/ref", "wasm/simd", "wasm/quant", "wasm/step", "cache", "cache/policy"},
 	"wasm/gpu":         {"wasm/jsutil"},
 	"wasm/gpu/gputest": {"wasm/gpu"},
