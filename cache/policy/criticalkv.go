@@ -13,6 +13,7 @@ var criticalkv = Method{
 		{Name: "epsilon", Kind: KnobFloat, Max: 1, Default: 1e-4, Help: "Added to scores, so that values count by themselves."},
 	},
 	wrap: func(p Plan, k Knobs) Plan {
+		p.Score.Mean = true // epsilon is on the scale of one query's attention
 		p.Select = Select{Kind: SelectCritical, First: k["first"], Epsilon: k["epsilon"]}
 		return p
 	},

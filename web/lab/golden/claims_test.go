@@ -43,7 +43,9 @@ func TestClaims(t *testing.T) {
 		case (c.Test == "") == (c.Why == ""):
 			t.Errorf("%s %s: wants a test or a reason", c.File, c.Path)
 		case c.Test != "":
-			tested[c.Test] += cases[i]
+			for _, test := range strings.Split(c.Test, "; ") {
+				tested[test] += cases[i]
+			}
 		default:
 			untested[c.Why] += cases[i]
 		}
@@ -57,7 +59,7 @@ func TestClaims(t *testing.T) {
 }
 
 // cover walks v, which paths name, down to the values that claims name, and counts cases by claim. An element of a list
-// has two names if it has a class.
+// has two names if it has a class, or else a name.
 func cover(claims []Claim, cases []int, file string, v any, paths []string) (problems []string) {
 	var found []int
 	deeper := false
@@ -91,7 +93,11 @@ func cover(claims []Claim, cases []int, file string, v any, paths []string) (pro
 		for _, e := range v {
 			names := suffixed(paths, "[]")
 			if m, ok := e.(map[string]any); ok {
-				if class, ok := m["class"].(string); ok {
+				class, ok := m["class"].(string)
+				if !ok {
+					class, ok = m["name"].(string)
+				}
+				if ok {
 					names = append(names, suffixed(paths, "["+class+"]")...)
 				}
 			}
