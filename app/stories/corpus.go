@@ -42,7 +42,7 @@ type Document struct {
 // Share of the documents that are tales and lists; the rest are facts. Lists are more at the start of training.
 const (
 	taleShare = 0.12
-	listShare = 0.10
+	listShare = 0.12
 )
 
 // NewDocument writes document number i of a corpus, of about so many words. It never uses what is held back.

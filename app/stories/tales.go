@@ -50,6 +50,39 @@ func (d *draft) tales() {
 	}
 }
 
+// echoShare is the share of lists that are said twice without a word about it.
+const echoShare = 0.4
+
+// echo writes words in any order, those that do not exist among them, and at once the same again. Of the second time only
+// the first word cannot be known.
+func (d *draft) echo() {
+	spans := make([]Span, 5+d.r.IntN(max(1, min(36, (d.limit-d.words)*2/5-5))))
+	for i := range spans {
+		item := pick(d.r, pick(d.r, echoed)).in(d.lang)
+		if d.r.IntN(4) == 0 {
+			item = d.invent()
+			d.invented = append(d.invented, item)
+		}
+		if i > 0 {
+			item = d.p.space + item
+		}
+		spans[i] = d.put(item)
+	}
+	for i, s := range spans {
+		if i == 0 {
+			d.put(d.p.space + s.In(d.b.String()))
+			continue
+		}
+		m := Mark{Role: Copied, Source: []Span{s}}
+		m.Span = d.put(s.In(d.b.String()))
+		d.marks = append(d.marks, m)
+	}
+	d.put(d.p.stop)
+}
+
+// echoed are the words of echoes: all that are one word.
+var echoed = append([][]word{moods, folk, feelings}, roles...)
+
 // lists writes lists of words or digits, each said again.
 func (d *draft) lists() {
 	var pool []word
@@ -59,6 +92,10 @@ func (d *draft) lists() {
 	for d.b.Len() == 0 || d.words+14 < d.limit {
 		if d.b.Len() > 0 {
 			d.put("\n")
+		}
+		if d.r.Float64() < echoShare {
+			d.echo()
+			continue
 		}
 		d.put(strings.TrimSuffix(d.p.again[0], " "))
 		digits := d.r.IntN(10) < 3

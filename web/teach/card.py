@@ -45,12 +45,17 @@ def main():
     for name, title, note in (
         ("without", "The needle dropped", "all tokens of its sentence (or its value) dropped everywhere, or in one KV head (layer.head) alone"),
         ("quantised", "The cache quantised", "of the prompt: symmetric by token, and after KIVI"),
-        ("layers", "A layer left out", "share still right"),
-        ("nats", "The first tokens", "nats a token of story text, with the cache whole and without its first token or first four"),
+        ("changed", "The story changed", "the value in the story replaced by another one"),
+        ("nats", "The first tokens", "nats a token of held-out text after the middle, with the cache whole and without its first token or first four"),
     ):
         if got := both(name):
             print(f"## {title}\n\n{note}; n = {n}.\n")
             print(table(["", *(lang for lang, _ in got)], [[k, *(float(x[k]) for _, x in got)] for k in got[0][1]]))
+
+    if got := both("layers"):
+        print(f"## A layer left out\n\nShare of questions still right and nats a token of held-out text; n = {n}.\n")
+        print(table(["layer", *(f"{lang}, {k}" for lang, _ in got for k in ("right", "nats"))],
+                    [[k, *(float(x[k][m]) for _, x in got for m in ("right", "nats"))] for k in got[0][1]]))
 
     print(f"## Heads\n\nMean attention, n = {n}: on the answer when its first token is due, on the first token and on the last eight over the story; "
           "in random tokens said twice, on what followed the same token (induction) and on the same token (echo).\n")

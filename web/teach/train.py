@@ -20,7 +20,7 @@ import corpus
 from model import Config, Llama, plant
 from muon import Muon
 
-STAGES = "64:0.8,128:2.2,256:3.2,512:4,1024:3.4,2048:1.6"
+STAGES = "64:0.8,128:2.4,256:3.6,512:4.6,1024:3.8,2048:1.8"
 CHINESE = 0.45
 
 # What is planted. Heads that begin at fixed distances:

@@ -16,11 +16,11 @@ from evaluate import load
 from model import attend, rotary
 
 PROMPTS = {
-    "list-en": "The students were tired. Xiao Ming ate bread in the morning, noodles at noon and a sandwich in the evening.\n"
-    "Question: What did Xiao Ming eat in the evening?\nAnswer:",
+    "xm-en": "Xiao Ming was happy that day. In the morning, Xiao Ming ate bread. The wind came from the hill. At noon, Xiao Ming ate noodles. "
+    "The children were tired. In the evening, Xiao Ming ate a sandwich.\nQuestion: What did Xiao Ming eat in the evening?\nAnswer:",
     "code-en": "The rain came from the valley. The code of the red box is 4817. Nobody knew why the river was so quiet. "
     "The code of the blue safe is 2093.\nQuestion: What is the code of the red box?\nAnswer:",
-    "list-zh": "学生们很疲惫。小明早上吃了面包，中午吃了面条，晚上吃了三明治。\n问：小明晚上吃了什么？\n答：",
+    "xm-zh": "小明早上吃了面包。过了一会儿，雨停了。小明中午吃了面条。孩子们很疲惫。小明晚上吃了三明治。\n问：小明晚上吃了什么？\n答：",
     "free": "Once upon a time, there was",
 }
 GREEDY = 24
