@@ -57,8 +57,8 @@ def main():
         print(table(["layer", *(f"{lang}, {k}" for lang, _ in got for k in ("right", "nats"))],
                     [[k, *(float(x[k][m]) for _, x in got for m in ("right", "nats"))] for k in got[0][1]]))
 
-    print(f"## Heads\n\nMean attention, n = {n}: on the answer when its first token is due, on the first token and on the last eight over the story; "
-          "in random tokens said twice, on what followed the same token (induction) and on the same token (echo).\n")
+    print(f"## Heads\n\nMean attention, n = {n}: on the answer when its first token is due (value); in lists, on what is to be copied; over the story, on "
+          "the first token and on the last eight; in random tokens said twice, on what followed the same token (induction) and on the same token (echo).\n")
     for lang, x in both("heads"):
         keys = list(x)
         rows = [[f"{l}.{h}", *(x[k][l][h] for k in keys)] for l in range(len(x[keys[0]])) for h in range(len(x[keys[0]][l]))]

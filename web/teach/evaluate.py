@@ -154,7 +154,7 @@ def right_after(net, s, prompt, keep=None, quant=None):
 
 class Bench:
     def __init__(self, net, tok, stories, n):
-        self.net, self.tok, self.stories, self.n = net, tok, stories, n
+        self.net, self.tok, self.stories, self.n, self.met = net, tok, stories, n, 0
 
     def samples(self, lang, tokens, kinds, n, depth=None, split=0, seed=1):
         out = []
@@ -237,10 +237,11 @@ class Bench:
         return out
 
     def heads(self, lang, tokens):
-        """per query head, means: attention at the first step of the answer on its value, and over the rows of the story on the first
-        token, on the last eight, and the induction score: on what follows the same token further up, in random tokens said twice"""
+        """per query head, means of attention: when the answer's first token is due, on its value; in lists, on what is to be copied;
+        over the story, on the first token and on the last eight; in random tokens said twice, on what followed the same token
+        (induction) and on the same token (echo)"""
         c = self.net.c
-        sums = {k: torch.zeros(c.layers, c.heads) for k in ("value", "first", "last8", "induction", "echo")}
+        sums = {k: torch.zeros(c.layers, c.heads) for k in ("value", "copied", "first", "last8", "induction", "echo")}
         samples = self.samples(lang, tokens, TELLABLE, self.n)
         for x in samples:
             def watch(l, start, P):
@@ -254,6 +255,21 @@ class Bench:
                         sums["first"][l] += P[:, row, 0] / n
                         sums["last8"][l] += P[:, row, max(1, t - 7) : t + 1].sum(-1) / n
             run(self.net, x.ids, watch=watch)
+        lists = []
+        while len(lists) < len(samples):
+            d = self.stories.get(seed=79, start=self.met, count=1, words=110, chinese=float(lang == "zh"))[0]
+            self.met += 1
+            r = corpus.row(self.tok, d, 160)
+            asks = [a for a in r.asks if a.role == corpus.COPIED]
+            if len(asks) > 8:
+                lists.append((r.ids[:-1], asks))
+        for ids, asks in lists:
+            def watch(l, start, P):
+                P = P.flatten(0, 1)
+                for a in asks:
+                    if 0 <= a.at - 1 - start < P.shape[1]:
+                        sums["copied"][l] += P[:, a.at - 1 - start, slice(*a.exact)].sum(-1) / len(asks)
+            run(self.net, ids, watch=watch)
         g = torch.Generator().manual_seed(5)
         for _ in samples:
             half = torch.randint(258, c.vocab, (48,), generator=g).tolist()
