@@ -165,10 +165,27 @@ func (r *Run) adapt(layer int, sc *scored, in *Input) []int {
 	default:
 		n = stage.Adaptive(free, total, a.Alpha, a.Normalise)
 	}
+	n = r.trim(n, total)
 	for h := range n {
 		n[h] += guards[h]
 	}
 	return n
+}
+
+// trim takes in proportion what published roundings give beyond a total, unless parity with them is asked for.
+func (r *Run) trim(n []int, total int) []int {
+	sum := 0
+	for _, x := range n {
+		sum += x
+	}
+	if sum <= total || r.budget.Parity {
+		return n
+	}
+	shares := make([]float64, len(n))
+	for i, x := range n {
+		shares[i] = float64(x) * float64(total) / float64(sum)
+	}
+	return stage.Apportion(shares, total, min(1, total/len(n)), nil)
 }
 
 // plus adds the same to all.

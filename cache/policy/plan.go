@@ -122,8 +122,8 @@ type Heads struct {
 	KVPress   bool    // adaptive: kvpress' form, safe tokens first and then the lowest of all heads go
 	Retrieval float64 // mask: share of KV heads that count as retrieval heads, by Table
 	Echo      float64 // mask: share that counts as echo heads (Razor)
-	Local     int     // mask: window of the other heads, at least
-	LocalPart float64 // mask: and at least this part of the prompt
+	Local     int     // mask: window of the other heads, at most this
+	LocalPart float64 // mask: or this part of the text, where that is more
 	Duo       bool    // mask: from retrieval scores (Duo) instead of induction and echo (Razor)
 	Reference bool
 }

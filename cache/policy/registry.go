@@ -5,9 +5,19 @@ package policy
 var table = []*Method{
 	&full,
 	&window,
+	&streamingllm,
 	&h2o,
 	&observed,
 	&snapkv,
+	&pyramidkv,
+	&cake,
+	&adapyramid,
+	&headkv,
+	&compresskv,
+	&adacompresskv,
+	&headcompresskv,
+	&razor,
+	&duo,
 	&tova,
 	&knorm,
 	&keydiff,
@@ -15,6 +25,7 @@ var table = []*Method{
 	&quest,
 	&random,
 
+	&adakv,
 	&chunkkv,
 	&criticalkv,
 }

@@ -8,13 +8,14 @@ import (
 )
 
 // Resize sets another budget between two turns. Lists keep their shares of it; what they hold beyond them leaves with the
-// next [Run.Step] of their layer, which needs no decoded token for that.
-func (r *Run) Resize(b Budget) error {
+// next [Run.Step] of their layer, which needs no decoded token for that. The plan is that of the run but for the size of
+// its window.
+func (r *Run) Resize(p *Plan, b Budget) error {
 	if err := b.check(); err != nil {
 		return err
 	}
 	old := slices.Concat(r.caps...)
-	r.budget = b
+	r.follow(p, b)
 	switch {
 	case len(old) < r.lists(): // no prompt yet
 		clear(r.caps)

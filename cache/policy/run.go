@@ -36,7 +36,8 @@ func NewRun(p *Plan, s Shape, b Budget, t *Tables) (*Run, error) {
 	if err := t.suits(p, s); err != nil {
 		return nil, err
 	}
-	r := &Run{plan: *p, shape: s, budget: b, tables: t}
+	r := &Run{shape: s, tables: t}
+	r.follow(p, b)
 	r.caps, r.held = make([][]int, s.Layers), make([][]int, s.Layers)
 	r.scores = make([][][]float32, s.Layers)
 	for l := range r.held {
@@ -51,6 +52,14 @@ func NewRun(p *Plan, s Shape, b Budget, t *Tables) (*Run, error) {
 	return r, nil
 }
 
+// follow sets plan and budget. Where heads are masked, lists have room for more than sinks.
+func (r *Run) follow(p *Plan, b Budget) {
+	r.plan, r.budget = *p, b
+	if p.Heads.Kind == HeadsMask {
+		r.plan.Protect.Sinks = min(p.Protect.Sinks, max(1, b.Tokens/4))
+	}
+}
+
 // Prompt begins a prompt of so many new tokens.
 func (r *Run) Prompt(tokens int) {
 	clear(r.caps)
@@ -63,7 +72,7 @@ func (r *Run) Prompt(tokens int) {
 	r.fits = r.fitting(longest)
 	r.fixed = r.uniform()
 	if !r.fits {
-		r.fixed = r.allocate(longest)
+		r.fixed = slices.Collect(slices.Chunk(r.trim(slices.Concat(r.allocate(longest)...), r.total()), r.shape.KVHeads))
 	}
 }
 
