@@ -32,7 +32,8 @@ func Protect(marked []bool, pos []int32, sinks, recent, limit int) int {
 }
 
 // Chunks marks n candidates more: whole chunks of size tokens, best mean score first, and of the one that doesn't fit the
-// best tokens (ChunkKV). What is marked before counts as more than any score, so that its chunks come first.
+// best tokens (ChunkKV). What is marked before counts as the highest score and 1: against scores that are
+// shares of attention its chunks come first.
 func Chunks(marked []bool, scores []float32, size, n int) {
 	top := scores[0]
 	for _, s := range scores {
