@@ -39,6 +39,7 @@ const (
 	testTeach     = "wasm/llama TestGoldenTeach"
 	testPress     = "cache/policy TestGoldenKVPress"
 	testSelect    = "cache/policy TestGoldenSelect"
+	testCake      = "cache/policy TestGoldenCakeScores"
 	testQuest     = "cache/policy/stage TestGoldenQuest"
 )
 
@@ -165,7 +166,7 @@ var Claims = []Claim{
 
 	{File: "original_cake.json", Path: "source", Why: context},
 	{File: "original_cake.json", Path: "prompt_ids", Why: input},
-	{File: "original_cake.json", Path: "indicator_prompt0_w8_gamma200", Why: policies},
+	{File: "original_cake.json", Path: "indicator_prompt0_w8_gamma200", Test: testCake},
 	{File: "original_cake.json", Path: "runs[]", Why: policies},
 
 	{File: "original_kivi.json", Path: "source", Why: context},

@@ -138,3 +138,27 @@ func Quest(t testing.TB) []QuestRun {
 	type file struct{ Quest []QuestRun }
 	return load(t, "original_sparse.json", func(f *file) int { return len(f.Quest) }).Quest
 }
+
+// CakeRun is CAKE on the tiny model.
+type CakeRun struct {
+	Slots      string // in which order the original's cache holds tokens: matters once it decodes
+	B, W, L    int
+	Tau1, Tau2 float64
+	Gamma      float64
+	Cascading  bool
+	Prompt     int
+	Preference []float64 `json:"pref_scores"`         // [layer]; 2e-4 relative
+	Budgets    []int     `json:"layer_budget_prefix"` // [layer], window not included
+}
+
+// Cake reads original_cake.json: its runs, and the indicator of prompt 0 for a window of 8 and γ of 200 after pooling and
+// reduction, [layer][n_kv_heads][prefix].
+func Cake(t testing.TB) (indicator [][][]float32, runs []CakeRun) {
+	t.Helper()
+	type file struct {
+		Indicator [][][]float32 `json:"indicator_prompt0_w8_gamma200"`
+		Runs      []CakeRun
+	}
+	f := load(t, "original_cake.json", func(f *file) int { return len(f.Runs) })
+	return f.Indicator, f.Runs
+}
