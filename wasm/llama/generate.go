@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"kvlens/cache"
@@ -49,6 +50,7 @@ type Token struct {
 	Position int           // the position it takes
 	Forced   bool          // ID comes from Forced
 	Choice   sample.Choice // of ID, also where it was forced
+	Evicted  []Eviction    // what left the cache for the token before it
 	Millis   float64       // time since the token before, or since the call
 }
 
@@ -61,11 +63,17 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions, emit func(Tok
 		return ReasonNone, fmt.Errorf("llama: generate: %w", ErrEmpty)
 	}
 	if sampler, ok := o.Sampler.(*sample.Sampler); ok && o.Max > 0 {
-		if _, ok := s.m.exec.(step.Stepper); ok && !s.watched {
+		if _, ok := s.m.exec.(step.Stepper); ok && !s.watched && s.recipe.full {
 			return s.replay(ctx, sampler, o, emit)
 		}
 	}
 	begin := time.Now()
+	if err := s.busy("generate", func() error { return s.settled(ctx) }); err != nil {
+		if ctx.Err() != nil {
+			return ReasonStopped, nil
+		}
+		return ReasonNone, err
+	}
 	for n := 0; n < o.Max; n++ {
 		if len(s.pending) > 0 {
 			if reason, err := s.settle(ctx); reason != 0 || err != nil {
@@ -120,6 +128,9 @@ func (s *Session) pick(o GenerateOptions, n int) (Token, error) {
 		return Token{}, err
 	}
 	t := Token{ID: choice.ID, Position: s.pos, Choice: choice}
+	if n > 0 {
+		t.Evicted = slices.Clone(s.evicted)
+	}
 	if n < len(o.Forced) {
 		t.ID, t.Forced = o.Forced[n], true
 		if t.ID < 0 || int(t.ID) >= s.m.cfg.Vocab {

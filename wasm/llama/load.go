@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"kvlens/cache"
+	"kvlens/cache/policy"
 	"kvlens/wasm/quant"
 	"kvlens/wasm/step"
 	"kvlens/wasm/weights"
@@ -44,6 +45,7 @@ type Model struct {
 	ropeRows int
 	pace     pace
 	busy     bool
+	followed *policy.Plan // whose plan the program follows; nil is Full
 }
 
 // Load reads a llama model into a backend. The packed weights are the only copy: each tensor passes through one reused
@@ -146,7 +148,7 @@ func (m *Model) release() {
 	}
 	m.exec.Close()
 	m.backend.Free(m.prog.Rope)
-	m.exec = nil
+	m.exec, m.followed = nil, nil
 }
 
 // reach makes sure that positions below n can be rotated. Positions may pass context_length: the model then answers

@@ -9,66 +9,85 @@ import (
 
 // Prefill adds tokens (and the pending one before them) to the cache and computes the logits after the last. It goes
 // layer by layer, each layer in pieces of some rows, and stores a layer's keys and values before the next layer begins,
-// so that full-precision keys and values exist for one layer only. progress gets tokens × layers and may be nil.
+// so that full-precision keys and values exist for one layer only. Rows attend to everything before them; what the
+// recipe drops is dropped when the layer is stored. progress gets tokens × layers and may be nil.
 //
-// If it fails or ctx is cancelled, the session is as if it had never been called. A prompt that does not fit gives a
-// *cache.FullError.
+// If it fails or ctx is cancelled, the session answers as if it had never been called. A prompt that does not fit gives
+// a *cache.FullError.
 func (s *Session) Prefill(ctx context.Context, ids []int32, progress func(done, total int)) error {
-	return s.prefill(ctx, ids, progress, nil, nil)
+	return s.prefill(ctx, ids, pass{progress: progress})
 }
 
 // Score is Prefill with the logits of every token: row gets them in order, in a slice that is reused.
 func (s *Session) Score(ctx context.Context, ids []int32, row func(i int, logits []float32) error) error {
-	return s.prefill(ctx, ids, nil, row, nil)
+	return s.prefill(ctx, ids, pass{row: row})
 }
 
 // scoreRows is how many rows of logits Score computes at a time.
 const scoreRows = 8
 
-func (s *Session) prefill(ctx context.Context, ids []int32, progress func(done, total int), row func(int, []float32) error, probe Probe) error {
-	if progress == nil {
-		progress = func(done, total int) {}
-	}
+// pass is what is wanted of a prompt beside the logits after it; all of it may be nil.
+type pass struct {
+	progress func(done, total int)
+	row      func(i int, logits []float32) error // of every token but the first skip ones
+	skip     int
+	probe    Probe
+}
+
+func (s *Session) prefill(ctx context.Context, ids []int32, p pass) error {
 	all := append(append([]int32(nil), s.pending...), ids...)
-	skip := len(s.pending)
-	err := s.turn("prefill", all, func() error {
-		m, n := s.m, len(all)
-		logitRows := 1
-		if row != nil {
-			logitRows = min(n, scoreRows)
-		}
-		if err := m.exec.Grow(n, logitRows); err != nil {
-			return err
-		}
-		r := runner{s: s, ctx: ctx, args: s.args(all), probe: probe}
-		defer r.unwatch()
-		if err := r.watch(); err != nil {
-			return err
-		}
-		total := n * m.cfg.Layers
-		if err := r.embed(); err != nil {
-			return err
-		}
-		for layer := range m.cfg.Layers {
-			if err := r.layer(layer, func(rows int) { progress(layer*n+rows, total) }); err != nil {
-				return err
-			}
-		}
-		if row != nil {
-			if err := r.score(skip, row); err != nil {
-				return err
-			}
-		}
-		r.args.From, r.args.To = n-1, n
-		if err := r.logits(); err != nil {
-			return err
-		}
-		return r.collect()
-	})
+	p.skip = len(s.pending)
+	err := s.turn(ctx, "prefill", all, true, func() error { return s.prompt(ctx, all, p) })
 	if err == nil {
 		s.pending = nil
 	}
 	return err
+}
+
+// prompt computes tokens side by side.
+func (s *Session) prompt(ctx context.Context, ids []int32, p pass) error {
+	if p.progress == nil {
+		p.progress = func(done, total int) {}
+	}
+	if s.recipe.plan.Store.Rank {
+		return s.stream(ctx, ids, p)
+	}
+	r := &runner{s: s, ctx: ctx, args: s.args(ids), probe: p.probe}
+	return r.prompt(p, len(ids)*s.m.cfg.Layers)
+}
+
+// prompt runs the program over all rows, and computes logits.
+func (r *runner) prompt(p pass, total int) error {
+	m, n := r.s.m, len(r.args.IDs)
+	logitRows := 1
+	if p.row != nil {
+		logitRows = min(n, scoreRows)
+	}
+	if err := m.exec.Grow(n, logitRows); err != nil {
+		return err
+	}
+	defer r.unwatch()
+	if err := r.watch(); err != nil {
+		return err
+	}
+	if err := r.embed(); err != nil {
+		return err
+	}
+	for layer := range m.cfg.Layers {
+		if err := r.layer(layer, func(rows int) { p.progress(layer*n+rows, total) }); err != nil {
+			return err
+		}
+	}
+	if p.row != nil {
+		if err := r.score(p.skip, p.row); err != nil {
+			return err
+		}
+	}
+	r.args.From, r.args.To = n-1, n
+	if err := r.logits(); err != nil {
+		return err
+	}
+	return r.collect()
 }
 
 // chunks calls f for one range of rows after the other.
@@ -91,22 +110,35 @@ func (r *runner) embed() error {
 // layer runs one layer over all rows. A row attends to the stored tokens and to the rows before it, so all but the
 // store can run chunk by chunk.
 func (r *runner) layer(layer int, progress func(rows int)) error {
-	if err := r.compute(layer, progress); err != nil {
-		return err
+	s := r.s
+	if s.run == nil {
+		if err := r.compute(layer, progress, nil); err != nil {
+			return err
+		}
+		if err := r.take(layer, len(r.args.IDs)); err != nil {
+			return err
+		}
+		err := r.chunks(func() error { return r.run(layer, layerOp(layer)+opStore) })
+		r.args.Slots = nil
+		if err != nil {
+			return err
+		}
+		return r.look(layer)
 	}
-	if err := r.take(layer, len(r.args.IDs)); err != nil {
-		return err
-	}
-	err := r.chunks(func() error { return r.run(layer, layerOp(layer)+opStore) })
-	r.args.Slots = nil
+	sc := s.m.scorer()
+	sc.Begin(layer)
+	err := r.compute(layer, progress, func() error { return sc.Observe(&r.args, layer) })
 	if err != nil {
+		return err
+	}
+	if err := r.choose(layer); err != nil {
 		return err
 	}
 	return r.look(layer)
 }
 
-// compute is layer without storing.
-func (r *runner) compute(layer int, progress func(rows int)) error {
+// compute is layer without storing. attended is called after each piece's attention and may be nil.
+func (r *runner) compute(layer int, progress func(rows int), attended func() error) error {
 	first := layerOp(layer)
 	return r.chunks(func() error {
 		for op := range opsPerLayer {
@@ -115,6 +147,11 @@ func (r *runner) compute(layer int, progress func(rows int)) error {
 			}
 			if err := r.run(layer, first+op); err != nil {
 				return err
+			}
+			if op == opAttend && attended != nil {
+				if err := attended(); err != nil {
+					return err
+				}
 			}
 		}
 		progress(r.args.To)

@@ -29,7 +29,7 @@ func (s *Session) DecodeProbe(ctx context.Context, id int32, p Probe) error {
 
 // PrefillProbe is Prefill with a look at every operation.
 func (s *Session) PrefillProbe(ctx context.Context, ids []int32, p Probe) error {
-	return s.prefill(ctx, ids, nil, nil, p)
+	return s.prefill(ctx, ids, pass{probe: p})
 }
 
 // Row reads row t of a scratch buffer: t counts from the turn's first row, also where the buffer holds a chunk only.

@@ -147,8 +147,7 @@ func (r *replayer) next(ctx context.Context) (Token, error) {
 	}
 	s, f := r.s, r.flight[0]
 	if f.stores && (err == nil || errors.Is(err, step.ErrLogits)) {
-		s.ids = append(s.ids, s.pending...)
-		s.pos++
+		s.join(s.pending, false)
 		s.pending = nil
 		r.settled = &f.before
 		r.flight = r.flight[1:]
@@ -194,5 +193,6 @@ func (r *replayer) end(sampler *sample.Sampler) error {
 	s.cache.Restore(*r.settled)
 	s.ids = s.ids[:len(s.ids)-1]
 	s.pos--
+	s.spans[len(s.spans)-1].tokens--
 	return s.decode(context.Background(), last, nil)
 }

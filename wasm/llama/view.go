@@ -63,7 +63,7 @@ func (r *runner) watch() error {
 	}
 	c := &s.m.cfg
 	lines := c.Layers * c.Heads
-	w := &watcher{tokens: s.cache.Tokens() + len(r.args.IDs)}
+	w := &watcher{tokens: r.args.Pos + len(r.args.IDs)}
 	most := max(4, min(step.MaxCells, rowBytes/lines-sumBytes)&^3)
 	w.pool, w.cells = step.Pool(w.tokens, most)
 	w.stride = int64(w.cells+3) &^ 3
@@ -152,6 +152,13 @@ func (s *Session) View(ctx context.Context, layer, head int) (*Matrix, error) {
 	}
 	m.busy = true
 	defer func() { m.busy = false }()
+	err := s.settled(ctx)
+	if err == nil {
+		err = s.ready(n)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("llama: view: %w", err)
+	}
 	out := &Matrix{Tokens: n}
 	out.Pool, out.Cells = step.Pool(n, step.MaxCells)
 	stride := int64(out.Cells+3) &^ 3
@@ -202,7 +209,7 @@ func (s *Session) replayTo(ctx context.Context, layer int, queries func(from, to
 		return err
 	}
 	for l := range layer {
-		if err := r.compute(l, func(int) {}); err != nil {
+		if err := r.compute(l, func(int) {}, nil); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,85 @@
+package llama
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"kvlens/cache"
+	"kvlens/cache/policy"
+)
+
+// ErrCheckpoint says that a checkpoint is of another session, or of another cap or recipe than the session has now.
+var ErrCheckpoint = errors.New("the checkpoint does not fit the session")
+
+// Checkpoint is a session at one moment: several questions can be asked about one compressed story, each from the same
+// cache.
+type Checkpoint struct {
+	s       *Session
+	epoch   int
+	saved   *cache.Saved
+	pages   []byte
+	run     *policy.Run
+	ids     []int32
+	spans   []span
+	pending []int32
+	logits  []float32
+	bytes   int64 // of the host
+}
+
+// Save copies the session's cache. The copy lies in the host's memory, in the ledger as cache.Checkpoints, until it is
+// closed.
+func (s *Session) Save(ctx context.Context) (*Checkpoint, error) {
+	var c *Checkpoint
+	err := s.busy("save", func() (err error) {
+		if err = s.settled(ctx); err != nil {
+			return err
+		}
+		c = &Checkpoint{
+			s: s, epoch: s.epoch, saved: s.cache.Save(), pages: make([]byte, s.cache.Used()),
+			ids: slices.Clone(s.ids), spans: slices.Clone(s.spans), pending: slices.Clone(s.pending), logits: slices.Clone(s.logits),
+		}
+		if s.run != nil {
+			c.run = s.run.Clone()
+		}
+		c.bytes = int64(len(c.pages)) + c.saved.Bytes() + 4*int64(len(c.ids)+len(c.logits))
+		s.m.led.Add(cache.Checkpoints, c.bytes, c.bytes)
+		if err = s.m.backend.Read(s.arena, 0, c.pages); err != nil {
+			c.Close()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Restore returns to a checkpoint of this session, as often as one likes.
+func (s *Session) Restore(c *Checkpoint) error {
+	return s.busy("restore", func() error {
+		if c.s != s || c.epoch != s.epoch || c.saved == nil {
+			return ErrCheckpoint
+		}
+		if err := s.cache.Load(c.saved); err != nil {
+			return fmt.Errorf("%w: %w", ErrCheckpoint, err)
+		}
+		s.ids, s.spans, s.pos = slices.Clone(c.ids), slices.Clone(c.spans), len(c.ids)
+		s.pending = slices.Clone(c.pending)
+		copy(s.logits, c.logits)
+		s.rows, s.evicted, s.stale = nil, nil, false
+		if c.run != nil {
+			s.run = c.run.Clone()
+		}
+		err := s.m.backend.Upload(s.arena, 0, c.pages)
+		s.stale = err != nil
+		return err
+	})
+}
+
+// Close frees the copy.
+func (c *Checkpoint) Close() {
+	c.s.m.led.Add(cache.Checkpoints, -c.bytes, -c.bytes)
+	*c = Checkpoint{s: c.s}
+}

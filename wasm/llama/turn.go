@@ -1,0 +1,205 @@
+package llama
+
+import (
+	"context"
+	"fmt"
+
+	"kvlens/wasm/quant"
+	"kvlens/wasm/step"
+)
+
+// span is a run of tokens that came in together: a prompt, whose tokens were computed side by side, or tokens that
+// were computed one by one. Where tokens leave the cache the difference matters, so that a replay keeps it.
+type span struct {
+	tokens int
+	prompt bool
+}
+
+// turn runs work, which adds ids to the cache, and undoes everything if it fails. Where tokens have left the cache,
+// undoing means to compute the conversation again: that waits until the session is asked for something.
+func (s *Session) turn(ctx context.Context, op string, ids []int32, prompt bool, work func() error) error {
+	if len(ids) == 0 {
+		return fmt.Errorf("llama: %s: %w", op, ErrEmpty)
+	}
+	for _, id := range ids {
+		if id < 0 || int(id) >= s.m.cfg.Vocab {
+			return fmt.Errorf("llama: %s: %w: %d", op, ErrToken, id)
+		}
+	}
+	return s.busy(op, func() error {
+		if err := s.settled(ctx); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return s.attempt(ids, prompt, work)
+	})
+}
+
+// busy runs f as the model's only call.
+func (s *Session) busy(op string, f func() error) error {
+	if s.m.busy {
+		return fmt.Errorf("llama: %s: %w", op, ErrBusy)
+	}
+	s.m.busy = true
+	defer func() { s.m.busy = false }()
+	if err := f(); err != nil {
+		return fmt.Errorf("llama: %s: %w", op, err)
+	}
+	return nil
+}
+
+// attempt runs work, which adds ids to the cache.
+func (s *Session) attempt(ids []int32, prompt bool, work func() error) error {
+	s.evicted, s.touched = s.evicted[:0], false
+	mark := s.cache.Mark()
+	var err error
+	if s.run == nil {
+		err = s.cache.Reserve(len(ids))
+	}
+	if err == nil {
+		err = s.ready(s.pos + len(ids))
+	}
+	if err == nil {
+		err = work()
+	}
+	switch {
+	case err == nil:
+		s.join(ids, prompt)
+	case s.touched || s.cache.Stale(mark):
+		s.cache.Reset()
+		s.stale = true
+	default:
+		s.cache.Restore(mark)
+	}
+	return err
+}
+
+// ready prepares the model for runs of this session, up to a position.
+func (s *Session) ready(end int) error {
+	if err := s.m.reach(end); err != nil {
+		return err
+	}
+	return s.m.follow(s.recipe.follows())
+}
+
+// join enters ids that are in the cache now.
+func (s *Session) join(ids []int32, prompt bool) {
+	s.pos += len(ids)
+	s.ids = append(s.ids, ids...)
+	if last := len(s.spans) - 1; !prompt && last >= 0 && !s.spans[last].prompt {
+		s.spans[last].tokens += len(ids)
+		return
+	}
+	s.spans = append(s.spans, span{len(ids), prompt})
+}
+
+// settled makes the cache that of the conversation again, if a turn that failed has left it otherwise: prompts as
+// prompts, answers token by token, so that what comes next equals what would have come without that turn.
+func (s *Session) settled(ctx context.Context) error {
+	if !s.stale {
+		return nil
+	}
+	was := *s
+	s.cache.Reset()
+	s.ids, s.spans, s.pos, s.logits, s.watched = nil, nil, 0, make([]float32, len(was.logits)), false
+	err := s.begin()
+	if err == nil {
+		err = s.again(ctx, was.ids, was.spans)
+	}
+	if err == nil {
+		copy(was.logits, s.logits)
+		s.stale = false
+	} else {
+		s.cache.Reset()
+		s.ids, s.spans, s.pos, s.stale = was.ids, was.spans, was.pos, true
+	}
+	s.logits, s.watched, s.rows = was.logits, was.watched, was.rows
+	return err
+}
+
+// again computes a conversation from its start.
+func (s *Session) again(ctx context.Context, ids []int32, spans []span) error {
+	for _, sp := range spans {
+		part := ids[:sp.tokens]
+		ids = ids[sp.tokens:]
+		if sp.prompt {
+			if err := s.attempt(part, true, func() error { return s.prompt(ctx, part, pass{}) }); err != nil {
+				return err
+			}
+			continue
+		}
+		for i := range part {
+			if err := s.attempt(part[i:i+1], false, func() error { return s.token(ctx, part[i], nil) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Session) args(ids []int32) step.Args {
+	return step.Args{Cache: s.cache, Arena: s.arena, IDs: ids, Pos: s.pos}
+}
+
+// runner runs operations of the model's program for one turn.
+type runner struct {
+	s       *Session
+	ctx     context.Context
+	args    step.Args
+	probe   Probe
+	chunk   int      // first row of what Q, A and F hold: the chunks of Store may be others
+	watcher *watcher // nil unless the session is watched
+}
+
+// run runs one operation, shows it to the probe and gives way to others.
+func (r *runner) run(layer, op int) error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	m := r.s.m
+	if _, ok := m.prog.Ops[op].(step.QKV); ok {
+		r.chunk = r.args.From
+	}
+	done := m.pace.start()
+	if err := m.exec.Run(r.ctx, &r.args, op, op+1); err != nil {
+		return err
+	}
+	if done() {
+		m.giveWay()
+	}
+	if r.probe == nil {
+		return nil
+	}
+	return r.probe(&At{Layer: layer, Op: m.prog.Ops[op], From: r.args.From, To: r.args.To, chunk: r.chunk, m: m, args: &r.args})
+}
+
+// take hands out the slots of a layer for n rows under a recipe that drops nothing.
+func (r *runner) take(layer, n int) error {
+	slots := make([][]uint32, r.s.m.cfg.KVHeads)
+	for h := range slots {
+		var err error
+		if slots[h], err = r.s.cache.Take(layer, h, n); err != nil {
+			return err
+		}
+	}
+	r.args.Slots = slots
+	return nil
+}
+
+// logits runs the final norm and the output matrix for the last row and reads the result.
+func (r *runner) logits() error {
+	m := r.s.m
+	r.args.Logits = step.LastRow
+	for op := layerOp(m.cfg.Layers); op < len(m.prog.Ops); op++ {
+		if err := r.run(m.cfg.Layers, op); err != nil {
+			return err
+		}
+	}
+	// The run may have been cancelled while it gave way; a cancelled turn must not leave logits.
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	return m.backend.Read(m.exec.Scratch(step.Logits), 0, quant.Bytes(r.s.logits))
+}
