@@ -24,7 +24,6 @@ func needGPU(t *testing.T) js.Value {
 
 // Browsers that have less than they should.
 func TestOpenWithout(t *testing.T) {
-	quick := Options{Timeout: 50 * time.Millisecond, Fallback: true}
 	for _, c := range []struct{ name, gpu, reason, adapter string }{
 		{"undefined", `() => undefined`, NoWebGPU, ""},
 		{"null adapter", `() => ({requestAdapter: async () => null})`, NoAdapter, ""},
@@ -40,7 +39,11 @@ func TestOpenWithout(t *testing.T) {
 		{"not an adapter", `() => ({requestAdapter: async () => 7})`, NoDevice, ""},
 		{"not a GPU", `() => 7`, NoAdapter, ""},
 	} {
-		d, err := open(t.Context(), eval(c.gpu), quick)
+		o := Options{Timeout: time.Hour, Fallback: true}
+		if c.reason == Silent {
+			o.Timeout = time.Millisecond
+		}
+		d, err := open(t.Context(), eval(c.gpu), o)
 		var e *AbsentError
 		if d != nil || !errors.As(err, &e) || e.Reason != c.reason || e.Adapter != c.adapter {
 			t.Errorf("%s: %v (%T), want an *AbsentError with reason %s and adapter %q", c.name, err, err, c.reason, c.adapter)
@@ -77,8 +80,10 @@ func TestLateDevice(t *testing.T) {
 		late.requestAdapter = async () => adapter;
 		return late;
 	}`)
-	if _, err := open(t.Context(), late, Options{Timeout: 10 * time.Millisecond}); Code(err) != Silent {
-		t.Fatalf("error %v", err)
+	for late.Get("come").IsUndefined() { // a busy machine may not get as far as asking for the device
+		if _, err := open(t.Context(), late, Options{Timeout: 10 * time.Millisecond}); Code(err) != Silent {
+			t.Fatalf("error %v", err)
+		}
 	}
 	heard := make(chan bool, 1)
 	f := js.FuncOf(func(js.Value, []js.Value) any { heard <- true; return nil })

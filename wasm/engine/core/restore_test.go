@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"kvlens/cache"
@@ -204,7 +205,8 @@ func TestLostWhileIdle(t *testing.T) {
 	}
 }
 
-// TestRace: of two backends the quicker one keeps a small model, unless the reader insists.
+// TestRace: of two backends the quicker one keeps a small model, unless the reader insists. The clock is that of the test: it
+// stands still while anything computes.
 func TestRace(t *testing.T) {
 	for _, c := range []struct {
 		asked     string
@@ -212,22 +214,24 @@ func TestRace(t *testing.T) {
 		cpu       bool          // there is one
 		name, why string
 	}{
-		{"", 3 * time.Millisecond, true, "ref", proto.WhyRace},
-		{"", 3 * time.Millisecond, false, "webgpu", proto.WhyTested},
-		{"webgpu", 3 * time.Millisecond, true, "webgpu", proto.WhyTested},
+		{"", time.Millisecond, true, "ref", proto.WhyRace},
+		{"", time.Millisecond, false, "webgpu", proto.WhyTested},
+		{"webgpu", time.Millisecond, true, "webgpu", proto.WhyTested},
 	} {
-		p := newPage(t, hooks{choose: func(w Wish, led *cache.Ledger) (step.Backend, string, error) {
-			switch {
-			case w.Backend != "cpu":
-				return &fragile{Backend: ref.New(led), left: -1, slow: c.gpu}, proto.WhyTested, nil
-			case !c.cpu:
-				return nil, "", errors.New("no CPU")
+		synctest.Test(t, func(t *testing.T) {
+			p := newPage(t, hooks{choose: func(w Wish, led *cache.Ledger) (step.Backend, string, error) {
+				switch {
+				case w.Backend != "cpu":
+					return &fragile{Backend: ref.New(led), left: -1, slow: c.gpu}, proto.WhyTested, nil
+				case !c.cpu:
+					return nil, "", errors.New("no CPU")
+				}
+				return ref.New(led), proto.WhyAsked, nil
+			}})
+			o := p.ask(proto.Open{Manifest: builtIn, Backend: c.asked}).ok()
+			if o.opened.Backend != c.name || o.opened.BackendWhy != c.why {
+				t.Errorf("%+v: chose %s, %s", c, o.opened.Backend, o.opened.BackendWhy)
 			}
-			return ref.New(led), proto.WhyAsked, nil
-		}})
-		o := p.ask(proto.Open{Manifest: builtIn, Backend: c.asked}).ok()
-		if o.opened.Backend != c.name || o.opened.BackendWhy != c.why {
-			t.Errorf("%+v: chose %s, %s", c, o.opened.Backend, o.opened.BackendWhy)
-		}
+		})
 	}
 }
