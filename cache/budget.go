@@ -43,7 +43,7 @@ func (g Geometry) Budget(capBytes int64, perStep, ragged bool) Budget {
 	return Budget{Tokens: b, Reserve: ReserveFor(b, perStep), Slots: slots}
 }
 
-// RaggedBytes is the most that so many slots allocate, however they are spread over the lists.
+// RaggedBytes is enough for so many slots, however they are spread over the lists.
 func (g Geometry) RaggedBytes(slots int) int64 {
 	if g.check() != nil || slots < 1 {
 		return 0
@@ -51,12 +51,14 @@ func (g Geometry) RaggedBytes(slots int) int64 {
 	lists := int64(g.Layers * g.KVHeads)
 	var units int64
 	for _, t := range g.tables() {
-		if t.lanes == 0 {
-			continue
+		pages := lists // of records of a whole list
+		switch {
+		case t.lanes == 0:
+			pages = 0
+		case t.lanes < math.MaxInt64:
+			waste := lists * (t.lanes - 1)
+			pages = ceilDiv(min(int64(slots), math.MaxInt64-waste)+waste, t.lanes)
 		}
-		// ⌊(slots + lists·(P−1)) / P⌋ pages: one for each list, and what fills a page more.
-		pages := min(lists, int64(slots))
-		pages += max(0, int64(slots)-lists) / t.lanes
 		units += saturate(pages, t.units)
 	}
 	if units > math.MaxInt64/unit {

@@ -51,6 +51,9 @@ func (c *Cache) shrink(l *List, slots int) {
 			c.led.Add(t.kind, -t.whole, 0)
 		}
 	}
+	if len(l.Sums) == 0 {
+		l.Absorbed = 0
+	}
 }
 
 // push appends to a table, a mirror or an order, and counts what that takes of the host.

@@ -107,17 +107,14 @@ func (c *Cache) occupy(l *List, position uint32) uint32 {
 	return slot
 }
 
-// Evict marks slots of one list dead; those that follow may take them. It panics where a slot holds no token.
+// Evict marks slots of one list dead; tokens that follow may take them. It panics where a slot holds no token. The slots
+// may be part of the list's own Order.
 func (c *Cache) Evict(layer, kvHead int, evicted []uint32) {
 	if len(evicted) == 0 {
 		return
 	}
-	l := c.List(layer, kvHead)
-	if len(evicted) == 1 { // each step, so not by walking the list
-		if rank, stored := l.rank(l.At[evicted[0]]); stored {
-			l.order = slices.Delete(l.order, rank, rank+1)
-		}
-	}
+	l, n := c.List(layer, kvHead), len(evicted)
+	rank, _ := l.rank(l.At[evicted[0]])
 	for _, slot := range evicted {
 		if l.At[slot] == DeadPosition {
 			panic(fmt.Sprintf("cache: evict: slot %d of layer %d, KV head %d holds no token", slot, layer, kvHead))
@@ -125,11 +122,13 @@ func (c *Cache) Evict(layer, kvHead int, evicted []uint32) {
 		l.At[slot] = DeadPosition
 		l.hole = min(l.hole, int(slot))
 	}
-	if len(evicted) > 1 {
+	if n == 1 { // at every step of decoding, so not by walking the list
+		l.order = slices.Delete(l.order, rank, rank+1)
+	} else {
 		l.order = slices.DeleteFunc(l.order, func(slot uint32) bool { return l.At[slot] == DeadPosition })
 	}
-	l.Live -= len(evicted)
-	c.countLive(-len(evicted))
+	l.Live -= n
+	c.countLive(-n)
 	c.epoch++
 }
 
