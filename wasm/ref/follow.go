@@ -25,7 +25,7 @@ type follower struct {
 	turned  scratch // [chunk][n_heads][head_dim]: queries as their rank rotates them
 	output  scratch // W_o's columns of one head, and its products with values
 	spread  spread
-	host    int64  // bytes of Go's that are in the ledger
+	host    int64 // bytes of Go's that are in the ledger
 }
 
 // Follow sets the plan of the runs from now on; nil is Full.

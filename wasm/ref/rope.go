@@ -1,6 +1,5 @@
 package ref
 
-
 // turn is cos and sin of a position. Beyond the table, angles add up: the product of two rows as complex numbers.
 func (e *exec) turn(pos int) []float32 {
 	rot := e.shape.RotDim

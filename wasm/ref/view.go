@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 
-	"kvlens/cache"
 	"kvlens/wasm/step"
 )
 
@@ -20,18 +19,17 @@ func (e *exec) Look(a *step.Args, v *step.View) error {
 	group := e.shape.Heads / e.shape.KVHeads
 	for h := v.Head; h < v.Head+v.Heads; h++ {
 		p := &pages[h/group]
-		cells := (int64(p.List.Slots) + int64(v.Pool) - 1) / int64(v.Pool)
-		if cells > v.Stride {
-			return e.failed("view: %d cells in rows of %d", cells, v.Stride)
-		}
 		for row := v.Row; row < v.Row+v.Rows; row++ {
+			x := e.see(a, p, h, row).softmax()
+			cells := (int64(len(x)) + int64(v.Pool) - 1) / int64(v.Pool)
+			if cells > v.Stride {
+				return e.failed("view: %d cells in rows of %d", cells, v.Stride)
+			}
 			at := v.Off + v.Stride*int64(h-v.Head+(a.From+row-v.Base)/v.Pool)
 			dst, err := e.b.bytes(v.Dst, at, cells)
 			if err != nil {
 				return e.failed("view: %v", err)
 			}
-			x := e.scores(a, p, h, row)
-			softmax64(x)
 			for i, prob := range x {
 				dst[i/v.Pool] = max(dst[i/v.Pool], step.Code(float64(prob)))
 			}
@@ -41,7 +39,7 @@ func (e *exec) Look(a *step.Args, v *step.View) error {
 			if dst, err = e.b.bytes(v.Dst, v.Sums+16*int64(h-v.Head), 16); err != nil {
 				return e.failed("view: %v", err)
 			}
-			sum := summary(p, x, a.Pos+a.From+row)
+			sum := summary(x, a.Pos+a.From+row)
 			for i, f := range [4]float32{sum.Sink, sum.Local, sum.Entropy, sum.Top1} {
 				binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(f))
 			}
@@ -66,24 +64,6 @@ func (e *exec) checkView(a *step.Args, v *step.View) error {
 	return nil
 }
 
-// scores computes one head's logits for a chunk row.
-func (e *exec) scores(a *step.Args, p *Pages, head, row int) []float32 {
-	s := &e.shape
-	x := make([]float32, p.List.Slots)
-	last := uint32(a.Pos + a.From + row)
-	key := e.workOf(0)[:s.HeadDim]
-	q := e.named[step.Q].data[(row*s.Heads+head)*s.HeadDim:][:s.HeadDim]
-	for i := range x {
-		if pos := *p.Position(i); pos == cache.DeadPosition || pos > last {
-			x[i] = float32(math.Inf(-1))
-			continue
-		}
-		unpack(key, p.Geo.Key, p.Key(i))
-		x[i] = float32(dot64(q, key) / math.Sqrt(float64(s.HeadDim)))
-	}
-	return x
-}
-
 // Scores writes the logits of one head for one chunk row.
 func (e *exec) Scores(a *step.Args, layer, head, row int, out []float32) error {
 	if err := e.checkView(a, &step.View{Layer: layer, Head: head, Heads: 1, Row: row, Rows: 1, Pool: 1, Stride: 4, Sums: -1}); err != nil {
@@ -93,19 +73,21 @@ func (e *exec) Scores(a *step.Args, layer, head, row int, out []float32) error {
 	if err != nil {
 		return err
 	}
-	x := e.scores(a, &pages[head/(e.shape.Heads/e.shape.KVHeads)], head, row)
+	x := e.see(a, &pages[head/(e.shape.Heads/e.shape.KVHeads)], head, row).logits
 	if len(out) < len(x) {
-		return e.failed("scores: %d numbers for %d slots", len(out), len(x))
+		return e.failed("scores: %d numbers for %d positions", len(out), len(x))
 	}
-	copy(out, x)
+	for i := copy(out, x); i < len(out); i++ {
+		out[i] = float32(math.Inf(-1))
+	}
 	return nil
 }
 
-// summary describes a softmax row of the query at position at.
-func summary(p *Pages, row []float32, at int) (s step.Sum) {
+// summary describes a softmax row, by position, of the query at position at.
+func summary(row []float32, at int) (s step.Sum) {
 	var sink, local, entropy float64
-	for i, v := range row {
-		prob, pos := float64(v), int(*p.Position(i))
+	for pos, v := range row {
+		prob := float64(v)
 		s.Top1 = max(s.Top1, v)
 		if prob > 0 {
 			entropy -= prob * math.Log(prob)

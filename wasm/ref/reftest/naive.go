@@ -123,7 +123,10 @@ func (n *naiveModel) norm(x []float64, w step.Tensor) (out []float64) {
 	return out
 }
 
-func (n *naiveModel) rotate(x []float64, pos int) {
+func (n *naiveModel) rotate(x []float64, pos int) { n.turn(x, pos, 1) }
+
+// turn rotates heads to a position, or with sign −1 back from it.
+func (n *naiveModel) turn(x []float64, pos int, sign float64) {
 	s := &n.m.Shape
 	for head := 0; head < len(x); head += s.HeadDim {
 		for i := range s.RotDim / 2 {
@@ -132,7 +135,7 @@ func (n *naiveModel) rotate(x []float64, pos int) {
 				a, b = head+i, head+i+s.RotDim/2
 			}
 			cs := n.m.Rope[pos*s.RotDim+2*i:]
-			cos, sin := float64(cs[0]), float64(cs[1])
+			cos, sin := float64(cs[0]), sign*float64(cs[1])
 			x[a], x[b] = x[a]*cos-x[b]*sin, x[a]*sin+x[b]*cos
 		}
 	}

@@ -168,15 +168,37 @@ func compareRows(t *testing.T, a *step.Args, got, want *session, tol Tolerance) 
 		rows := [2][][]float32{}
 		for i, x := range []*session{got, want} {
 			a.Cache, a.Arena = x.cache, x.arena
-			for h := range s.Heads {
-				rows[i] = append(rows[i], make([]float32, x.cache.List(0, h/(s.Heads/s.KVHeads)).Slots))
-			}
-			x.must(x.exec.AttentionRow(a, 0, 0, rows[i]))
+			rows[i] = x.row(a)
 		}
 		for h := range s.Heads {
 			Compare(t, fmt.Sprintf("attention row of head %d at %d", h, a.Pos+from), rows[0][h], rows[1][h], tol)
 		}
 	}
+}
+
+// row is the attention row of the run's first row by position. Backends that follow no plans write it by slot.
+func (s *session) row(a *step.Args) [][]float32 {
+	s.t.Helper()
+	_, byPosition := s.exec.(step.Scorer)
+	arena, shape := s.readArena(), &s.model.Shape
+	rows := make([][]float32, shape.Heads)
+	for h := range rows {
+		rows[h] = make([]float32, Positions)
+	}
+	s.must(s.exec.AttentionRow(a, 0, 0, rows))
+	for h, bySlot := range rows {
+		if byPosition {
+			continue
+		}
+		rows[h] = make([]float32, Positions)
+		p := ref.Pages{Arena: arena, List: s.cache.List(0, h/(shape.Heads/shape.KVHeads)), Geo: s.cache.Geometry()}
+		for slot := range p.List.Slots {
+			if pos := *p.Position(slot); pos != cache.DeadPosition {
+				rows[h][pos] = bySlot[slot]
+			}
+		}
+	}
+	return rows
 }
 
 // fillStored gives every list about n tokens of random content, a different number each, with some slots dead.

@@ -150,7 +150,12 @@ func (e *engine) session(p pages, tokens int) *session {
 		Layers: s.Layers, KVHeads: s.KVHeads, HeadDim: s.HeadDim,
 		Key: p.key, Value: p.value, PageK: p.pageK, PageV: p.pageV,
 	}
-	size := geo.FullBytes(tokens)
+	return e.sessionOf(geo, geo.FullBytes(tokens))
+}
+
+// sessionOf is a session whose cache is of any kind.
+func (e *engine) sessionOf(geo cache.Geometry, size int64) *session {
+	e.t.Helper()
 	arena, err := e.b.Alloc(cache.Free, "arena", size)
 	e.must(err)
 	c, err := cache.New(geo, size, e.led)

@@ -31,6 +31,7 @@ func Run(t *testing.T, open Open, tol Tolerance) {
 	} {
 		t.Run(p.name, func(t *testing.T) { p.test(t, open, wide) })
 	}
+	t.Run("Recipes", func(t *testing.T) { testRecipes(t, open) })
 	t.Run("Memory", func(t *testing.T) { testMemory(t, open) })
 	t.Run("Errors", func(t *testing.T) { testErrors(t, open) })
 }
