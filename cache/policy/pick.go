@@ -19,19 +19,24 @@ func pick(p *Plan, sc *scored, head int, c *Candidates, limit int) []int32 {
 	}
 	left := limit - stage.Protect(marked, c.Pos, p.Protect.Sinks, recent, limit)
 	if left > 0 && sc.Heads != nil {
-		choose(p, sc.Heads[head], c, marked, limit, left)
+		choose(p, sc, head, c, marked, limit, left)
 	}
 	return stage.Indices(marked)
 }
 
 // choose marks left candidates more, limit with those marked before.
-func choose(p *Plan, scores []float32, c *Candidates, marked []bool, limit, left int) {
+func choose(p *Plan, sc *scored, head int, c *Candidates, marked []bool, limit, left int) {
+	scores := sc.Heads[head]
 	switch p.Select.Kind {
 	case SelectChunks:
 		stage.Chunks(marked, scores, max(1, p.Select.Chunk), left)
 	case SelectCritical:
 		first := int(p.Select.First*float64(limit)) - (limit - left)
-		stage.Critical(marked, scores, c.OutL1, max(0, first), left, float32(p.Select.Epsilon))
+		weights := c.OutL1
+		if sc.OutL1 != nil {
+			weights = sc.OutL1
+		}
+		stage.Critical(marked, scores, weights, max(0, first), left, float32(p.Select.Epsilon))
 	default:
 		stage.Top(marked, scores, left, nil)
 	}

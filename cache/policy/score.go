@@ -12,6 +12,7 @@ type scored struct {
 	Heads             [][]float32 // [n_kv_heads][candidates]; nil where position alone decides
 	Entropy, Variance float64     // of the window's attention (ScoreIndicator)
 	OneSet            bool        // all KV heads have the same scores of the same tokens
+	OutL1             []float32   // of the tokens of one set, mean over KV heads (SelectCritical)
 }
 
 // scoreLayer scores a layer's candidates: score, pool and reduce.
@@ -47,6 +48,14 @@ func scoreLayer(p *Plan, s Shape, layer int, in *Input, t *Tables, l Loops) (*sc
 		w.after(out.Heads)
 	}
 	out.OneSet = p.Reduce.Kind == ReduceLayer && w.same
+	if p.Select.Kind == SelectCritical && out.OneSet {
+		out.OutL1 = make([]float32, w.longest)
+		rows := make([][]float32, 0, s.KVHeads)
+		for _, c := range in.Candidates {
+			rows = append(rows, c.OutL1)
+		}
+		stage.Mean(out.OutL1, rows)
+	}
 	if p.Select.Kind == SelectChunks && p.Heads.Kind == HeadsUniform && w.same {
 		w.share(out.Heads) // ChunkKV: one set of chunks for all KV heads
 		out.OneSet = true
@@ -91,6 +100,8 @@ func checkInput(p *Plan, s Shape, in *Input) error {
 			return fmt.Errorf("KV head %d: %d queries but %d candidates", h, queries, n)
 		case p.Score.Kind == ScoreExpected && p.Score.ValueNorm && len(c.V) != n*s.HeadDim:
 			return fmt.Errorf("KV head %d: values of %d numbers for %d candidates", h, len(c.V), n)
+		case p.Select.Kind == SelectCritical && len(c.OutL1) != n:
+			return fmt.Errorf("KV head %d: %d norms of outputs for %d candidates", h, len(c.OutL1), n)
 		}
 	}
 	if p.Score.Kind == ScoreColumns {
@@ -131,17 +142,7 @@ func (w *work) scoredHeads(t *Tables) ([]int, error) {
 	if t == nil || w.layer >= len(t.Semantic) || len(t.Semantic[w.layer]) != w.s.Heads {
 		return nil, fmt.Errorf("no scores of semantic retrieval heads")
 	}
-	scores := t.Semantic[w.layer]
-	slices.SortStableFunc(all, func(a, b int) int {
-		switch {
-		case scores[a] > scores[b]:
-			return -1
-		case scores[a] < scores[b]:
-			return 1
-		}
-		return 0
-	})
-	return all[:k], nil
+	return t.SemanticOrder(w.layer)[:k], nil
 }
 
 // keys scores KV heads by their keys or positions alone.
