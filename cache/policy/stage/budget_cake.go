@@ -24,8 +24,8 @@ func Cake(preference []float64, total, room int) []int {
 	return Apportion(shares, total, min(1, total/len(n)), hi)
 }
 
-// CakeReference is the published arithmetic: shares are truncated; what is clipped at room goes evenly to layers that
-// were not clipped, the first ones getting the remainder; then what misses the total goes evenly to layers below room, or
+// CakeReference is the published arithmetic: shares are truncated; what is clipped at room goes evenly to layers
+// below it, the first ones getting the remainder; then what misses the total goes evenly to layers below room, or
 // comes from layers with more than one. It can give a layer nothing, and more than room.
 func CakeReference(preference []float64, total, room int) []int {
 	sum := 0.0
@@ -40,12 +40,12 @@ func CakeReference(preference []float64, total, room int) []int {
 	excess := 0
 	for i, p := range preference {
 		n[i] = int(p / sum * float64(total))
-		if n[i] > room {
-			excess += n[i] - room
-			n[i] = room
-		} else {
+		if n[i] < room {
 			open = append(open, i)
+			continue
 		}
+		excess += n[i] - room
+		n[i] = room
 	}
 	spread(n, open, excess)
 	missing := total

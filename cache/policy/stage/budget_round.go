@@ -13,12 +13,12 @@ func Apportion(shares []float64, total, lo int, hi []int) []int {
 		}
 		return max(lo, hi[i])
 	}
+	whole := float64(total)
 	for i, x := range shares {
-		if !(x >= float64(lo)) { // also NaN
-			x = float64(lo)
+		n[i] = lo
+		if x > float64(lo) { // not NaN
+			n[i] = max(lo, min(int(min(math.Floor(x), whole)), top(i)))
 		}
-		n[i] = int(min(math.Floor(x), float64(total)))
-		n[i] = min(n[i], top(i))
 		total -= n[i]
 	}
 	over := func(i int) float64 { return float64(n[i]) - shares[i] }

@@ -41,6 +41,9 @@ const (
 	testSelect    = "cache/policy TestGoldenSelect"
 	testCake      = "cache/policy TestGoldenCakeScores"
 	testQuest     = "cache/policy/stage TestGoldenQuest"
+	testAlloc     = "cache/policy/stage TestGoldenAlloc"
+	testH2O       = "cache/policy TestGoldenH2O"
+	testStreaming = "cache/policy TestGoldenStreamingLLM"
 )
 
 // Claims covers every value of every file exactly once.
@@ -144,20 +147,20 @@ var Claims = []Claim{
 	{File: "original_select.json", Path: "cases[compresskv_baseline_snapkv_WRONG_AXIS]", Why: defect},
 
 	{File: "original_alloc.json", Path: "source", Why: context},
-	{File: "original_alloc.json", Path: "error_aware[]", Why: policies},
-	{File: "original_alloc.json", Path: "cake_adjust_budgets[]", Why: policies},
-	{File: "original_alloc.json", Path: "pyramid_layers[]", Why: policies},
-	{File: "original_alloc.json", Path: "adakv_head_budgets[]", Why: policies},
-	{File: "original_alloc.json", Path: "headkv_capacity[]", Why: policies},
+	{File: "original_alloc.json", Path: "error_aware[]", Test: testAlloc},
+	{File: "original_alloc.json", Path: "cake_adjust_budgets[]", Test: testAlloc},
+	{File: "original_alloc.json", Path: "pyramid_layers[]", Test: testAlloc},
+	{File: "original_alloc.json", Path: "adakv_head_budgets[]", Test: testAlloc},
+	{File: "original_alloc.json", Path: "headkv_capacity[]", Test: testAlloc},
 
 	{File: "original_h2o.json", Path: "source", Why: context},
 	{File: "original_h2o.json", Path: "note", Why: context},
-	{File: "original_h2o.json", Path: "runs[]", Why: policies},
-	{File: "original_h2o.json", Path: "fixed_logit_golden", Why: policies},
+	{File: "original_h2o.json", Path: "runs[]", Test: testH2O},
+	{File: "original_h2o.json", Path: "fixed_logit_golden", Test: testH2O},
 
 	{File: "original_streamingllm.json", Path: "source", Why: context},
-	{File: "original_streamingllm.json", Path: "per_step[]", Why: policies},
-	{File: "original_streamingllm.json", Path: "evict_for_space[]", Why: policies},
+	{File: "original_streamingllm.json", Path: "per_step[]", Test: testStreaming},
+	{File: "original_streamingllm.json", Path: "evict_for_space[]", Test: testStreaming},
 
 	{File: "original_streaming_e2e.json", Path: "source", Why: context},
 	{File: "original_streaming_e2e.json", Path: "note", Why: context},

@@ -149,6 +149,13 @@ type CakeRun struct {
 	Prompt     int
 	Preference []float64 `json:"pref_scores"`         // [layer]; 2e-4 relative
 	Budgets    []int     `json:"layer_budget_prefix"` // [layer], window not included
+	// Kept are the positions held after prefill, decode1, decode2, …: [layer][n_kv_heads], in no order.
+	Kept   map[string][][][]int32
+	Gap    []*float64 `json:"prefill_gap"`  // [layer·n_kv_heads + KV head]; nil where nothing was cut
+	Step1  []float64  `json:"logits_step1"` // after the first greedy token; 2e-3
+	Step2  []float64  `json:"logits_step2"`
+	Tokens []int32
+	Margin []float64
 }
 
 // Cake reads original_cake.json: its runs, and the indicator of prompt 0 for a window of 8 and γ of 200 after pooling and
