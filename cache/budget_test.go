@@ -182,8 +182,17 @@ func TestHostileShares(t *testing.T) {
 		share  float64
 		want   int64
 	}{
-		{62, math.NaN(), 0}, {62, 0, 0}, {62, -1, 0}, {62, math.Inf(-1), 0}, {0, .5, 0}, {-1, .5, 0}, {math.MinInt, 1, 0},
-		{62, math.Inf(1), full}, {62, 2, full}, {62, math.SmallestNonzeroFloat64, 0}, {62, 1e-9, 0},
+		{62, math.NaN(), 0},
+		{62, 0, 0},
+		{62, -1, 0},
+		{62, math.Inf(-1), 0},
+		{0, .5, 0},
+		{-1, .5, 0},
+		{math.MinInt, 1, 0},
+		{62, math.Inf(1), full},
+		{62, 2, full},
+		{62, math.SmallestNonzeroFloat64, 0},
+		{62, 1e-9, 0},
 	} {
 		if got := builtIn.Share(c.tokens, c.share); got != c.want {
 			t.Errorf("Share(%d, %g) = %d, want %d", c.tokens, c.share, got, c.want)
