@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"slices"
 
 	"kvlens/cache/policy/stage"
@@ -140,16 +141,22 @@ func (r *Run) adapt(layer int, sc *scored, in *Input) []int {
 	if sc.Heads == nil {
 		return caps
 	}
-	free := make([][]float32, len(caps)) // scores of what is not protected
+	free := make([][]float32, len(caps)) // scores of what may be chosen
 	guards := make([]int, len(caps))
 	total := 0
 	for h, c := range in.Candidates {
 		marked := make([]bool, len(c.Pos))
 		guards[h] = stage.Protect(marked, c.Pos, r.plan.Protect.Sinks, r.plan.Protect.recent(caps[h]), caps[h])
 		for i, m := range marked {
-			if !m {
+			switch {
+			case !m:
 				free[h] = append(free[h], sc.Heads[h][i])
+			case a.KVPress: // there what is protected competes, with the highest scores
+				free[h] = append(free[h], float32(math.Inf(1)))
 			}
+		}
+		if a.KVPress {
+			guards[h] = 0
 		}
 		total += caps[h] - guards[h]
 	}
@@ -159,7 +166,7 @@ func (r *Run) adapt(layer int, sc *scored, in *Input) []int {
 	var n []int
 	switch mean := total / len(caps); {
 	case a.KVPress:
-		n = stage.AdaptiveKVPress(free, total, a.Alpha)
+		n = stage.AdaptiveKVPress(free, total, a.Alpha, guards[0])
 	case a.Reference || r.budget.Parity:
 		n = stage.AdaptiveReference(free, mean, a.Alpha, a.Normalise)
 	default:

@@ -1,0 +1,109 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"kvlens/cache/policy/stage"
+	"kvlens/web/lab/golden"
+)
+
+// layerOf runs one layer of the tiny model's prompt in parity with the published code.
+func layerOf(t *testing.T, p *Plan, s Shape, tokens, layer int, in *Input, tables *Tables) (caps []int, keep Keep) {
+	t.Helper()
+	r, err := NewRun(p, s, Budget{Tokens: tokens, Reserve: 1, Parity: true}, tables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Prompt(len(in.Candidates[0].Pos))
+	keeps, err := r.Layer(layer, in, stage.Go{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Caps()[layer], keeps[len(keeps)-1]
+}
+
+// TestGoldenKVPressBudgets computes what kvpress gives layers and heads, from scores on.
+func TestGoldenKVPressBudgets(t *testing.T) {
+	n := golden.Count(t)
+	layers := golden.PolicyInputs(t)
+	for _, c := range golden.Presses(t) {
+		ada := strings.HasPrefix(c.Class, "AdaKVPress") || strings.HasPrefix(c.Class, "CriticalAda")
+		if !ada && c.Class != "SnapKVPress" && c.Class != "KnormPress" {
+			continue
+		}
+		p := pressPlan(t, &c)
+		if ada {
+			*p = adaptive(*p, Knobs{"alpha": c.Params.Alpha, "rounding": 2})
+		}
+		for _, run := range c.Runs {
+			if run.Prompt != 0 {
+				continue // the inputs are of prompt 0
+			}
+			for l := range layers {
+				in := tinyInput(&layers[l], tinyShape, p)
+				caps, keep := layerOf(t, p, tinyShape, max(1, int(float64(run.L)*(1-run.Ratio))), l, in, nil)
+				n.Case(len(caps))
+				if !slices.Equal(caps, run.Budget[l]) {
+					t.Errorf("%s at %v layer %d: %v, want %v", c.Name, run.Ratio, l, caps, run.Budget[l])
+				}
+				for h, kept := range keep.Heads {
+					if len(kept) != run.Budget[l][h] {
+						t.Errorf("%s at %v layer %d head %d: kept %d", c.Name, run.Ratio, l, h, len(kept))
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestGoldenSelectBudgets computes what the originals give layers and heads, from scores, importances and errors on.
+func TestGoldenSelectBudgets(t *testing.T) {
+	n := golden.Count(t)
+	layers := golden.PolicyInputs(t)
+	for i, c := range golden.Selections(t) {
+		if strings.HasPrefix(c.Name, "compresskv_baseline") {
+			continue // documents defects
+		}
+		p, shape := selectPlan(t, &c)
+		tables := order(&c)
+		beta := Layers{Kind: LayersPyramid, Beta: c.Params.Beta}
+		switch c.Name {
+		case "pyramidkv_kv_head":
+			p.Layers = beta
+		case "adakv_pyramid_gqa":
+			p.Layers = beta
+			fallthrough
+		case "adakv_gqa":
+			p.Heads = Heads{Kind: HeadsAdaptive, Alpha: c.Params.Alpha, Normalise: c.Params.Normalize}
+		case "headkv_per_query_head":
+			p.Heads = Heads{Kind: HeadsImportance, Beta: c.Params.Beta}
+			for _, row := range c.Params.Importance {
+				var heads []float32
+				for _, x := range row {
+					heads = append(heads, float32(math.Pow(x, c.Params.Temp)))
+				}
+				tables.Retrieval = append(tables.Retrieval, heads)
+			}
+		case "compresskv":
+			p.Layers = Layers{Kind: LayersError, Floor: 32, Ceiling: 3}
+			for _, e := range c.Params.Errors {
+				tables.Errors = append(tables.Errors, float32(e))
+			}
+		default:
+			continue
+		}
+		in := tinyInput(&layers[c.Layer], shape, p)
+		caps, keep := layerOf(t, p, shape, c.Params.B, c.Layer, in, tables)
+		what := fmt.Sprintf("%d %s layer %d", i, c.Name, c.Layer)
+		n.Case(len(caps))
+		for h, kept := range keep.Heads {
+			if len(kept) != c.Budget[h] {
+				t.Errorf("%s head %d: may hold %d and kept %d, want %d", what, h, caps[h], len(kept), c.Budget[h])
+			}
+		}
+	}
+}
