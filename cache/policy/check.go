@@ -61,7 +61,14 @@ func (r Recipe) Plan() (*Plan, error) {
 		if knobs, err = w.fill(wrap.Knobs); err != nil {
 			return nil, err
 		}
-		p = w.wrap(p, knobs)
+		wrapped := w.wrap(p, knobs)
+		switch {
+		case p.Select.Kind != SelectTop && wrapped.Select != p.Select:
+			return nil, &NameError{wrap.Name, "another wrapper chooses tokens its way already"}
+		case p.Heads.Kind != HeadsUniform && wrapped.Heads != p.Heads:
+			return nil, &NameError{wrap.Name, m.Title + " gives heads budgets of its own"}
+		}
+		p = wrapped
 	}
 	return &p, nil
 }

@@ -158,23 +158,33 @@ func sentinels(p *Plan, sc *scored, head int) []float32 {
 	return scores
 }
 
-// pressPlan is a class of kvpress as a plan of ours, but for budgets; nil for those that we have not.
-func pressPlan(t *testing.T, c *golden.Press) *Plan {
-	t.Helper()
-	snap := map[string]float64{"window": float64(c.Params.Window), "kernel": float64(c.Params.Kernel), "after": 0}
+// pressRecipe is a class of kvpress as a recipe of ours; no method for those that we have not.
+func pressRecipe(c *golden.Press) Recipe {
+	snap := map[string]float64{"window": float64(c.Params.Window), "kernel": float64(c.Params.Kernel), "pool": float64(PoolAvg), "after": 0}
 	r := Recipe{Method: "snapkv", Knobs: snap}
+	ada := Wrap{Name: "adakv", Knobs: map[string]float64{"alpha": c.Params.Alpha, "rounding": 2}}
+	critical := Wrap{Name: "criticalkv", Knobs: map[string]float64{"epsilon": c.Params.Epsilon, "first": c.Params.First}}
 	switch c.Class {
-	case "SnapKVPress", "PyramidKVPress", "AdaKVPress(SnapKVPress)", "KeyRerotationPress(SnapKVPress)":
-	case "CriticalKVPress(SnapKVPress)", "CriticalAdaKVPress(SnapKVPress)":
-		r.Wraps = []Wrap{{Name: "criticalkv", Knobs: map[string]float64{"epsilon": c.Params.Epsilon, "first": c.Params.First}}}
+	case "SnapKVPress", "KeyRerotationPress(SnapKVPress)":
+	case "PyramidKVPress":
+		r.Method = "pyramidkv"
+		snap["beta"], snap["rounding"] = float64(c.Params.Beta), 2
+	case "AdaKVPress(SnapKVPress)":
+		r.Wraps = []Wrap{ada}
+	case "CriticalKVPress(SnapKVPress)":
+		r.Wraps = []Wrap{critical}
+	case "CriticalAdaKVPress(SnapKVPress)":
+		r.Wraps = []Wrap{critical, ada}
 	case "ChunkKVPress(SnapKVPress)":
 		r.Wraps = []Wrap{{Name: "chunkkv", Knobs: map[string]float64{"chunk": float64(c.Params.Chunk)}}}
 	case "TOVAPress":
 		r = Recipe{Method: "tova"}
 	case "ObservedAttentionPress":
 		r = Recipe{Method: "observed"}
-	case "KnormPress", "AdaKVPress(KnormPress)":
+	case "KnormPress":
 		r = Recipe{Method: "knorm"}
+	case "AdaKVPress(KnormPress)":
+		r = Recipe{Method: "knorm", Wraps: []Wrap{ada}}
 	case "KeyDiffPress":
 		r = Recipe{Method: "keydiff"}
 	case "ExpectedAttentionPress":
@@ -183,15 +193,54 @@ func pressPlan(t *testing.T, c *golden.Press) *Plan {
 			"values": flag(c.Params.ValueNorm), "epsilon": c.Params.Epsilon,
 		}}
 	case "StreamingLLMPress", "KeyRerotationPress(StreamingLLMPress)":
-		return &Plan{Protect: Protect{Sinks: c.Params.Sinks}}
+		r = Recipe{Method: "streamingllm", Knobs: map[string]float64{"sinks": float64(c.Params.Sinks)}}
 	case "DuoAttentionPress":
-		return &Plan{Protect: Protect{Sinks: c.Params.SinkSize}}
+		retrieval := 0
+		for _, streaming := range slices.Concat(c.Params.Streaming...) {
+			retrieval += int(flag(!streaming))
+		}
+		r = Recipe{Method: "duo", Knobs: map[string]float64{
+			"sinks": float64(c.Params.SinkSize), "local": float64(c.Params.Recent),
+			"retrieval": float64(retrieval) / (golden.TinyLayers * golden.TinyKVHeads),
+		}}
 	default:
-		return nil
+		return Recipe{}
+	}
+	return r
+}
+
+// pressPlan is the plan of a class of kvpress, nil for those that we have not.
+func pressPlan(t *testing.T, c *golden.Press) *Plan {
+	t.Helper()
+	r := pressRecipe(c)
+	if r.Method == "" {
+		return nil // the claims have the reason
 	}
 	p := mustPlan(t, r)
 	p.Score.Mean = true // scores of a window are means there
 	return p
+}
+
+// pressBudget is what a run of kvpress may hold: a share of the prompt, which PyramidKV rounds.
+func pressBudget(c *golden.Press, run *golden.PressRun) Budget {
+	b := Budget{Tokens: max(1, int(float64(run.L)*(1-run.Ratio))), Prompt: run.L, Parity: true}
+	if c.Class == "PyramidKVPress" {
+		b.Tokens = int(math.Round(float64(run.L) * (1 - run.Ratio)))
+	}
+	return b
+}
+
+// pressTables has DuoAttention's mask.
+func pressTables(c *golden.Press) *Tables {
+	t := &Tables{}
+	for _, layer := range c.Params.Streaming {
+		var row []float32
+		for _, streaming := range layer {
+			row = append(row, slices.Repeat([]float32{float32(flag(!streaming))}, golden.TinyHeads/golden.TinyKVHeads)...)
+		}
+		t.Retrieval = append(t.Retrieval, row)
+	}
+	return t
 }
 
 func flag(on bool) float64 {
@@ -201,33 +250,38 @@ func flag(on bool) float64 {
 	return 0
 }
 
-// Scores, and what is kept for recorded budgets.
+// Scores, budgets and what is kept of prompt 0, whose tensors were recorded.
 func TestGoldenKVPress(t *testing.T) {
 	n := golden.Count(t)
 	layers := golden.PolicyInputs(t)
 	for _, c := range golden.Presses(t) {
 		p := pressPlan(t, &c)
 		if p == nil {
-			continue // the claims have the reason
+			continue
 		}
-		for l := range layers {
-			what := fmt.Sprintf("%s layer %d", c.Name, l)
-			in := tinyInput(&layers[l], tinyShape, p)
-			sc, err := scoreLayer(p, tinyShape, l, in, nil, GoLoops)
+		for _, rec := range c.Runs {
+			if rec.Prompt != 0 {
+				continue
+			}
+			run, err := NewRun(p, tinyShape, pressBudget(&c, &rec), pressTables(&c))
 			if err != nil {
-				t.Fatalf("%s: %v", what, err)
+				t.Fatalf("%s: %v", c.Name, err)
 			}
-			if c.Scores != nil && sc.Heads != nil {
-				comparePressScores(t, n, what, sc.Heads, c.Scores[l], p)
-			}
-			for _, run := range c.Runs {
-				if run.Prompt != 0 {
-					continue
+			run.Prompt(rec.L)
+			for l := range layers {
+				what := fmt.Sprintf("%s ratio %v layer %d", c.Name, rec.Ratio, l)
+				in := tinyInput(&layers[l], tinyShape, p)
+				keeps, err := run.Layer(l, in, GoLoops)
+				if err != nil {
+					t.Fatalf("%s: %v", what, err)
 				}
-				for h := range in.Candidates {
-					kept := pick(p, sc, h, &in.Candidates[h], run.Budget[l][h])
-					clear := run.Clear == nil || run.Clear[l][h] || strings.HasPrefix(c.Class, "Critical")
-					compareSet(t, n, fmt.Sprintf("%s head %d ratio %v", what, h, run.Ratio), kept, run.Kept[l][h], clear, sentinels(p, sc, h))
+				sc := &scored{Heads: run.Scores(l)}
+				if c.Scores != nil && sc.Heads != nil {
+					comparePressScores(t, n, what, sc.Heads, c.Scores[l], p)
+				}
+				for h, kept := range keeps[0].Heads {
+					clear := rec.Clear == nil || rec.Clear[l][h] || strings.HasPrefix(c.Class, "Critical")
+					compareSet(t, n, fmt.Sprintf("%s head %d", what, h), kept, rec.Kept[l][h], clear, sentinels(p, sc, h))
 				}
 			}
 		}

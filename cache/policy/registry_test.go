@@ -99,6 +99,8 @@ func TestRecipeCheck(t *testing.T) {
 		{"method as wrapper", Recipe{Method: "snapkv", Wraps: []Wrap{{Name: "tova"}}}, "", `policy: "tova": a method can't wrap another`},
 		{"twice", Recipe{Method: "snapkv", Wraps: []Wrap{{Name: "chunkkv"}, {Name: "chunkkv"}}}, "", `policy: "chunkkv": wraps twice`},
 		{"nothing to wrap", Recipe{Method: "full", Wraps: []Wrap{{Name: "chunkkv"}}}, "", `policy: "chunkkv": Full cache gives no scores`},
+		{"two choices of tokens", Recipe{Method: "snapkv", Wraps: []Wrap{{Name: "chunkkv"}, {Name: "criticalkv"}}}, "", `policy: "criticalkv": another wrapper chooses tokens its way already`},
+		{"two budgets of heads", Recipe{Method: "headkv", Wraps: []Wrap{{Name: "adakv"}}}, "", `policy: "adakv": HeadKV gives heads budgets of its own`},
 		{"wrapper's knob", Recipe{Method: "snapkv", Wraps: []Wrap{{Name: "chunkkv", Knobs: map[string]float64{"chunk": 1}}}}, "chunk", "policy: chunkkv: chunk = 1: outside 2 to 64"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -121,15 +123,16 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// Wrappers compose: each changes its own stage.
+// Wrappers compose: each changes its own stage, in any order.
 func TestWrappersCompose(t *testing.T) {
-	r := Recipe{Method: "snapkv", Knobs: map[string]float64{"window": 8}, Wraps: []Wrap{{Name: "criticalkv"}}}
-	p, err := r.Plan()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Score.Window != 8 || p.Select.Kind != SelectCritical || p.Select.First != 0.5 {
-		t.Errorf("plan %+v", p)
+	for _, wraps := range [][]Wrap{{{Name: "adakv"}, {Name: "criticalkv"}}, {{Name: "criticalkv"}, {Name: "adakv"}}} {
+		p, err := Recipe{Method: "snapkv", Knobs: map[string]float64{"window": 8}, Wraps: wraps}.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Score.Window != 8 || p.Select.Kind != SelectCritical || p.Select.First != 0.5 || p.Heads.Kind != HeadsAdaptive {
+			t.Errorf("%v: plan %+v", wraps, p)
+		}
 	}
 }
 
