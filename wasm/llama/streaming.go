@@ -4,13 +4,16 @@ import "context"
 
 // stream computes a prompt under a recipe whose positions are ranks in the cache: every token that leaves changes the
 // positions of all after it. So only what fits before anything leaves is computed side by side; the rest, and every
-// prompt after the first, goes token by token, each of which sees the cache as it would while decoding.
+// prompt after the first, goes token by token, each of which sees the cache as it would while decoding. In parity mode a
+// first prompt is computed side by side whatever its length, as ports of the method do.
 func (s *Session) stream(ctx context.Context, ids []int32, p pass) error {
 	layers := s.m.cfg.Layers
 	total := len(ids) * layers
 	first := 0
 	if s.pos == 0 {
-		first = min(len(ids), s.recipe.budget.Tokens)
+		if first = len(ids); !s.opts.Parity {
+			first = min(first, s.recipe.budget.Tokens)
+		}
 		r := &runner{s: s, ctx: ctx, args: s.args(ids[:first]), probe: p.probe}
 		if err := r.prompt(p, total); err != nil {
 			return err
