@@ -166,7 +166,7 @@ func (r *Run) adapt(layer int, sc *scored, in *Input) []int {
 	var n []int
 	switch mean := total / len(caps); {
 	case a.KVPress:
-		n = stage.AdaptiveKVPress(free, total, a.Alpha, guards[0])
+		n = stage.AdaptiveKVPress(free, total, a.Alpha)
 	case a.Reference || r.budget.Parity:
 		n = stage.AdaptiveReference(free, mean, a.Alpha, a.Normalise)
 	default:
