@@ -50,7 +50,7 @@ func (e *exec) Absorb(a *step.Args, layer, kvHead int, slots []uint32, rows []in
 		add(sums[:d], e.named[step.K].data[at:][:d])
 		add(sums[d:], e.named[step.V].data[at:][:d])
 	}
-	p.List.Absorbed += len(slots) + len(rows)
+	a.Cache.Absorb(layer, kvHead, len(slots)+len(rows))
 	sums[2*d] = float32(p.List.Absorbed)
 	return nil
 }
