@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,40 +23,6 @@ func layerOf(t *testing.T, p *Plan, s Shape, tokens, layer int, in *Input, table
 		t.Fatal(err)
 	}
 	return r.Caps()[layer], keeps[len(keeps)-1]
-}
-
-// TestGoldenKVPressBudgets computes what kvpress gives layers and heads, from scores on.
-func TestGoldenKVPressBudgets(t *testing.T) {
-	n := golden.Count(t)
-	layers := golden.PolicyInputs(t)
-	for _, c := range golden.Presses(t) {
-		ada := strings.HasPrefix(c.Class, "AdaKVPress") || strings.HasPrefix(c.Class, "CriticalAda")
-		if !ada && c.Class != "SnapKVPress" && c.Class != "KnormPress" {
-			continue
-		}
-		p := pressPlan(t, &c)
-		if ada {
-			*p = adaptive(*p, Knobs{"alpha": c.Params.Alpha, "rounding": 2})
-		}
-		for _, run := range c.Runs {
-			if run.Prompt != 0 {
-				continue // the inputs are of prompt 0
-			}
-			for l := range layers {
-				in := tinyInput(&layers[l], tinyShape, p)
-				caps, keep := layerOf(t, p, tinyShape, max(1, int(float64(run.L)*(1-run.Ratio))), l, in, nil)
-				n.Case(len(caps))
-				if !slices.Equal(caps, run.Budget[l]) {
-					t.Errorf("%s at %v layer %d: %v, want %v", c.Name, run.Ratio, l, caps, run.Budget[l])
-				}
-				for h, kept := range keep.Heads {
-					if len(kept) != run.Budget[l][h] {
-						t.Errorf("%s at %v layer %d head %d: kept %d", c.Name, run.Ratio, l, h, len(kept))
-					}
-				}
-			}
-		}
-	}
 }
 
 // TestGoldenSelectBudgets computes what the originals give layers and heads, from scores, importances and errors on.
