@@ -24,7 +24,7 @@ func checkSpread(p *Plan, s Shape, d *Spread) error {
 func (w *work) expected(scores []float32, head int, c *Candidates) {
 	d, spread := w.s.HeadDim, w.in.Spread
 	if w.mu == nil {
-		w.mu, w.cov = make([]float32, d), make([]float32, d*d)
+		w.mu, w.cov, w.product = make([]float32, d), make([]float32, d*d), make([]float32, d+1)
 		newest := int32(0)
 		for _, c := range w.in.Candidates {
 			newest = max(newest, c.Pos[len(c.Pos)-1])
@@ -43,5 +43,5 @@ func (w *work) expected(scores []float32, head int, c *Candidates) {
 	for first < len(c.Pos) && int(c.Pos[first]) < w.p.Protect.Sinks {
 		first++
 	}
-	stage.Expected(w.l, scores[first:], w.mu, cov, c.K[first*d:])
+	stage.Expected(w.l, scores[first:], w.mu, cov, c.K[first*d:], w.product)
 }

@@ -125,7 +125,7 @@ type work struct {
 	same    bool // all KV heads have the same candidates
 
 	row, mean, m2, pooled []float32 // scratch, [longest]
-	mu, cov               []float32 // scratch of ScoreExpected
+	mu, cov, product      []float32 // scratch of ScoreExpected
 	turn                  stage.Rotation
 }
 

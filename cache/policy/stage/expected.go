@@ -61,23 +61,17 @@ func MeanRotation(rope func(pos int) []float32, neox bool, first, n int) Rotatio
 }
 
 // Expected sets out to the attention that a query of normal distribution N(mean, cov) is expected to give keys:
-// softmax of mean·k/√d + ½·kᵀ·cov·k/d. A nil cov is 0.
-func Expected(l Loops, out, mean, cov, k []float32) {
+// softmax of mean·k/√d + ½·kᵀ·cov·k/d. A nil cov is 0. work is scratch of headDim + 1.
+func Expected(l Loops, out, mean, cov, k, work []float32) {
 	d := len(mean)
 	l.Dots(out, mean, k, float32(1/math.Sqrt(float64(d))))
 	if cov != nil {
-		half := 0.5 / float32(d)
+		image, product := work[:d], work[d:d+1] // cov·k, and k with it
 		for i := range out {
 			row := k[i*d:][:d]
-			sum := float32(0)
-			for c, x := range row {
-				dot := float32(0)
-				for e, y := range cov[c*d:][:d] {
-					dot += y * row[e]
-				}
-				sum += x * dot
-			}
-			out[i] += half * sum
+			l.Dots(image, row, cov, 1)
+			l.Dots(product, row, image, 0.5/float32(d))
+			out[i] += product[0]
 		}
 	}
 	l.Softmax(out)

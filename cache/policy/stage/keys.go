@@ -23,8 +23,9 @@ func KeyDiff(out, k, mean []float32, headDim int) {
 		if n == 0 {
 			continue
 		}
+		part := 1 / n
 		for c, v := range k[i*headDim:][:headDim] {
-			mean[c] += v / n
+			mean[c] += v * part
 		}
 	}
 	length := float32(0)

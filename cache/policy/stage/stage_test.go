@@ -317,10 +317,10 @@ func TestExpectedIsAnExpectation(t *testing.T) {
 		want[j] /= sum
 	}
 	got := make([]float32, keys)
-	Expected(Go{}, got, mean, cov, k)
+	Expected(Go{}, got, mean, cov, k, make([]float32, d+1))
 	near(t, "expected", got, want, 3e-3)
 	lite := make([]float32, keys)
-	Expected(Go{}, lite, mean, nil, k)
+	Expected(Go{}, lite, mean, nil, k, nil)
 	near(t, "without covariance", lite, attention(mean, d, 1, append(slices.Clone(k), mean...), d)[0][:keys], 1) // a probability
 	if got[0] == lite[0] {
 		t.Errorf("covariance changes nothing: %v", got)
@@ -450,7 +450,7 @@ func TestScoringDoesNotAllocate(t *testing.T) {
 	const d, keys, n = 8, 64, 4
 	q, k := numbers(rng, n*d), numbers(rng, keys*d)
 	out, row, mean, m2 := make([]float32, keys-n), make([]float32, keys), make([]float32, keys), make([]float32, keys)
-	marked, work := make([]bool, keys-n), make([]uint32, 0, keys)
+	marked, work, cov := make([]bool, keys-n), make([]uint32, 0, keys), numbers(rng, d*d)
 	if got := testing.AllocsPerRun(5, func() {
 		var l Loops = Go{}
 		clear(marked)
@@ -459,6 +459,7 @@ func TestScoringDoesNotAllocate(t *testing.T) {
 		PoolAvg(row[:len(out)], out, 5)
 		Norms(row, k, d, -1)
 		KeyDiff(row, k, mean[:d], d)
+		Expected(l, row, mean[:d], cov, k, m2)
 		_, work = Top(marked, out, 9, work)
 	}); got != 0 {
 		t.Errorf("%v allocations", got)
