@@ -117,8 +117,20 @@ func (y *toy) prompt(tokens int) {
 				y.pos[keep.Layer][h] = pos
 			}
 		}
+		if n, most := count(y.pos), s.Layers*s.KVHeads*(y.run.budget.Tokens+y.run.budget.Reserve); n > most && y.p.Decode.Kind != DecodeStop {
+			y.t.Fatalf("after layer %d of a prompt all lists hold %d tokens, the arena has %d slots", l, n, most)
+		}
 	}
 	y.next += int32(tokens)
+}
+
+func count(pos [][][]int32) (n int) {
+	for _, heads := range pos {
+		for _, p := range heads {
+			n += len(p)
+		}
+	}
+	return n
 }
 
 func (y *toy) spread() *Spread {
@@ -217,9 +229,21 @@ func reserveOf(p *Plan, tokens int) int {
 // plans are those of all recipes.
 func plans(t *testing.T, do func(t *testing.T, name string, p *Plan)) {
 	t.Helper()
+	plansFor(t, 1<<20, do)
+}
+
+// plansFor are those of all recipes, with the observation windows that a budget begins with.
+func plansFor(t *testing.T, tokens int, do func(t *testing.T, name string, p *Plan)) {
+	t.Helper()
 	all := recipes(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		p, err := all[name].Plan()
+		r := all[name]
+		for _, k := range Find(r.Method).Knobs {
+			if k.Name == "window" {
+				r.Knobs = map[string]float64{"window": float64(Observation(int(k.Default), tokens))}
+			}
+		}
+		p, err := r.Plan()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,15 +251,16 @@ func plans(t *testing.T, do func(t *testing.T, name string, p *Plan)) {
 	}
 }
 
-// TestEveryRecipeHoldsItsBudget runs prompts and long answers under every recipe.
+// TestEveryRecipeHoldsItsBudget runs prompts and long answers under every recipe: no list is ever longer than it may be,
+// nothing leaves while all fits, and what is protected stays.
 func TestEveryRecipeHoldsItsBudget(t *testing.T) {
-	plans(t, func(t *testing.T, name string, p *Plan) {
-		if p.Decode.Kind == DecodeStop {
-			return
-		}
-		rng := rand.New(rand.NewPCG(1, 2))
-		for _, s := range []Shape{{1, 1, 1, 4}, {4, 6, 2, 4}, {3, 4, 4, 2}} {
-			for _, tokens := range []int{1, 2, 5, 15, 40} {
+	for _, tokens := range []int{1, 2, 5, 15, 40} {
+		plansFor(t, tokens, func(t *testing.T, _ string, p *Plan) {
+			if p.Decode.Kind == DecodeStop {
+				return
+			}
+			rng := rand.New(rand.NewPCG(1, 2))
+			for _, s := range []Shape{{1, 1, 1, 4}, {4, 6, 2, 4}, {3, 4, 4, 2}} {
 				for _, first := range []int{1, 16, 62} {
 					reserve := reserveOf(p, tokens)
 					y := newToy(t, p, s, Budget{Tokens: tokens, Reserve: reserve, Prompt: first}, tablesOf(s, rng), uint64(first))
@@ -244,13 +269,45 @@ func TestEveryRecipeHoldsItsBudget(t *testing.T) {
 					if first <= tokens {
 						y.everything(first)
 					}
+					y.protected()
 					for range tokens + 2*reserve {
 						y.step()
 						y.held("step", reserve)
+						y.protected()
 					}
 					y.prompt(11)
 					y.held("later prompt", 0)
-					y.newest()
+					y.protected()
+				}
+			}
+		})
+	}
+}
+
+// TestEveryRunRepeats: two runs over the same numbers hold the same tokens; so does a copy of a run.
+func TestEveryRunRepeats(t *testing.T) {
+	s := Shape{3, 6, 2, 4}
+	plansFor(t, 12, func(t *testing.T, _ string, p *Plan) {
+		var ends [][][][]int32
+		for i := range 2 {
+			y := newToy(t, p, s, Budget{Tokens: 12, Reserve: reserveOf(p, 12), Prompt: 40}, tablesOf(s, rand.New(rand.NewPCG(3, 4))), 9)
+			y.prompt(40)
+			for range 5 {
+				y.step()
+			}
+			if i == 1 {
+				y.run = y.run.Clone()
+			}
+			for range 5 {
+				y.step()
+			}
+			y.prompt(7)
+			ends = append(ends, y.pos)
+		}
+		for l := range ends[0] {
+			for h := range ends[0][l] {
+				if !slices.Equal(ends[0][l][h], ends[1][l][h]) {
+					t.Errorf("layer %d head %d: %v and %v", l, h, ends[0][l][h], ends[1][l][h])
 				}
 			}
 		}
@@ -269,13 +326,22 @@ func (y *toy) everything(n int) {
 	}
 }
 
-// newest fails if a list lost tokens that are protected.
-func (y *toy) newest() {
+// protected fails if a list lost sinks or recent tokens for which it has room.
+func (y *toy) protected() {
 	y.t.Helper()
 	for l, heads := range y.pos {
 		for h, pos := range heads {
-			if recent := min(y.p.Protect.recent(len(pos)), len(pos), 1); recent > 0 && pos[len(pos)-1] != y.next-1 {
-				y.t.Fatalf("layer %d head %d: the newest token is not in %v", l, h, pos)
+			sinks, recent := y.run.plan.Protect.Sinks, min(y.p.Protect.recent(len(pos)), len(pos), int(y.next))
+			if sinks+recent > len(pos) {
+				sinks, recent = 0, min(recent, 1) // but the newest stays
+			}
+			for i := range sinks {
+				if pos[i] != int32(i) {
+					y.t.Fatalf("layer %d head %d: sink %d left %v", l, h, i, pos)
+				}
+			}
+			if recent > 0 && pos[len(pos)-recent] != y.next-int32(recent) {
+				y.t.Fatalf("layer %d head %d: the last %d of %d tokens are not in %v", l, h, recent, y.next, pos)
 			}
 		}
 	}
