@@ -61,7 +61,7 @@ mutate:              ## change the shaders, token by token, and see that the ker
 	KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) go run ./web/lab/mutate
 
 e2e: model           ## level 3: the built site in Chromium
-	KVLENS_E2E=1 go test -count=1 -timeout 20m -v ./web/e2e
+	KVLENS_E2E=1 go test -count=1 -timeout 30m -v ./web/e2e
 
 check:               ## formatting, vet, staticcheck and builds for both platforms, tidy modules, clean tree
 	@unformatted=$$(go run $(GOFUMPT) -l .); test -z "$$unformatted" || { echo "not formatted by gofumpt:"; echo "$$unformatted"; exit 1; }

@@ -5,7 +5,6 @@ package e2e
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
@@ -19,7 +18,7 @@ func TestFits(t *testing.T) {
 	for _, lang := range []string{"en", "zh"} {
 		v := open(t, h, lang, 1440, 900)
 		v.load("")
-		v.wait("the built-in model", time.Minute, `s.phase === "idle" && s.opened`)
+		v.wait("the built-in model", `s.phase === "idle" && s.opened`)
 		v.ask("run")
 		for _, theme := range []string{"light", "dark"} {
 			_, err := chromedp.Call(v.b.Ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -34,7 +33,7 @@ func TestFits(t *testing.T) {
 				eval[bool](v, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
 				v.shot("fits-" + theme)
 				if wide := eval[int](v, `document.documentElement.scrollWidth`); wide > size[0] {
-					t.Errorf("%s, %s: the page is %d pixels wide in a window of %d", lang, theme, wide, size[0])
+					v.Errorf("%s, %s: the page is %d pixels wide in a window of %d", lang, theme, wide, size[0])
 				}
 			}
 		}
@@ -52,12 +51,12 @@ func TestFitsWhatReadersDo(t *testing.T) {
 		t.Helper()
 		eval[bool](v, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
 		if wide := eval[int](v, `document.documentElement.scrollWidth`); wide > v.size[0] {
-			t.Errorf("%s: the page is %d pixels wide in a window of %d", what, wide, v.size[0])
+			v.Errorf("%s: the page is %d pixels wide in a window of %d", what, wide, v.size[0])
 		}
 	}
 	long := strings.Repeat("w", 300)
 	v.load("&backend=" + long)
-	v.wait("the built-in model", time.Minute, `s.phase === "idle" && s.opened`)
+	v.wait("the built-in model", `s.phase === "idle" && s.opened`)
 	wide("a long word in the address")
 	v.click("mode-raw")
 	v.until("the raw text", `!!document.querySelector('`+testID("raw")+`')`)
@@ -84,11 +83,11 @@ func TestFitsWhatReadersDo(t *testing.T) {
 			break
 		}
 		if covered != "" {
-			t.Errorf("the focus is on %s, which lies under a bar", covered)
+			v.Errorf("the focus is on %s, which lies under a bar", covered)
 		}
 	}
 	if walked < 12 || walked == 60 {
-		t.Errorf("the Tab key walked through %d controls", walked)
+		v.Errorf("the Tab key walked through %d controls", walked)
 	}
 
 	_, err := chromedp.Call(v.b.Ctx, page.SetFontSizes, page.SetFontSizesParams{FontSizes: &page.FontSizes{Standard: 32}})
@@ -96,7 +95,7 @@ func TestFitsWhatReadersDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.load("")
-	v.wait("the built-in model", time.Minute, `s.phase === "idle" && s.opened`)
+	v.wait("the built-in model", `s.phase === "idle" && s.opened`)
 	v.ask("run")
 	wide("type of twice the size")
 	v.shot("fits-large")

@@ -62,13 +62,6 @@ type state struct {
 	Problem *struct{ Code, Action, Op, Msg string }
 }
 
-// keepWorkers lets a test reach the page's workers, the way a debugger would.
-const keepWorkers = `{
-	const Real = Worker;
-	window.testWorkers = [];
-	window.Worker = class extends Real { constructor(...a) { super(...a); window.testWorkers.push(this); } };
-}`
-
 // open starts a browser for the site; it is not there yet.
 func open(t *testing.T, h *host, lang string, width, height int) *visitor {
 	t.Helper()
@@ -89,10 +82,7 @@ func openWith(t *testing.T, h *host, lang string, o browser.Options) *visitor {
 	t.Cleanup(func() {
 		if t.Failed() {
 			v.shot("failed")
-			t.Logf("state: %s", v.raw())
-			for _, m := range b.Console() {
-				t.Logf("console %s: %s (%s)", m.Level, m.Text, m.URL)
-			}
+			v.report()
 		}
 		b.Close()
 	})
@@ -102,7 +92,7 @@ func openWith(t *testing.T, h *host, lang string, o browser.Options) *visitor {
 	}
 	v.do("viewport", chromedp.EmulateViewport(int64(width), int64(height), options...))
 	if _, err := chromedp.Call(b.Ctx, page.AddScriptToEvaluateOnNewDocument,
-		page.AddScriptToEvaluateOnNewDocumentParams{Source: keepWorkers}); err != nil {
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: watchWorkers}); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -118,68 +108,84 @@ func (v *visitor) visit(query string) {
 func (v *visitor) load(query string) {
 	v.Helper()
 	v.visit(query)
-	v.wait("the page's program", 60*time.Second, "true")
+	v.wait("the page's program", "true")
 }
 
 func (v *visitor) do(what string, a chromedp.Action[chromedp.Void]) {
 	v.Helper()
-	ctx, cancel := context.WithTimeout(v.b.Ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(v.b.Ctx, hang)
 	defer cancel()
 	if err := chromedp.Do(ctx, a); err != nil {
 		v.Fatalf("%s: %v", what, err)
 	}
 }
 
+// hang is when a test gives up waiting. Nothing that works takes nearly as long, however slow or busy the machine is.
+const hang = 10 * time.Minute
+
 // eval evaluates an expression in the page and waits for a promise.
 func eval[T any](v *visitor, expression string) T {
 	v.Helper()
-	ctx, cancel := context.WithTimeout(v.b.Ctx, 60*time.Second)
-	defer cancel()
-	out, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	out, err := evaluate[T](v, expression)
 	if err != nil {
 		v.Fatalf("evaluating %s: %v", expression, err)
 	}
 	return out
 }
 
+func evaluate[T any](v *visitor, expression string) (T, error) {
+	ctx, cancel := context.WithTimeout(v.b.Ctx, hang)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+}
+
 // snapshot is an expression that is the page's state, null before there is one.
 const snapshot = `(window.kvlens?.state() ?? null)`
-
-func (v *visitor) raw() string {
-	ctx, cancel := context.WithTimeout(v.b.Ctx, 5*time.Second)
-	defer cancel()
-	out, err := chromedp.Run(ctx, chromedp.Evaluate[string](`JSON.stringify(`+snapshot+`)`))
-	if err != nil {
-		return err.Error()
-	}
-	return out
-}
 
 func (v *visitor) state() state {
 	v.Helper()
 	var s state
 	if err := json.Unmarshal([]byte(eval[string](v, `JSON.stringify(`+snapshot+`)`)), &s); err != nil {
-		v.Fatal(err)
+		v.Fatalf("%v", err)
 	}
 	return s
 }
 
 // wait waits until the page's state s fulfils a condition, and returns that state. A problem that is not expected ends
 // the wait.
-func (v *visitor) wait(what string, limit time.Duration, condition string) state {
+func (v *visitor) wait(what, condition string) state {
 	v.Helper()
-	expression := `(() => { const s = ` + snapshot + `; if (!s) return "no state"; if (` + condition + `) return "";
-		return s.problem?.code ?? "not yet"; })()`
-	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
-		switch answer := eval[string](v, expression); answer {
-		case "":
-			return v.state()
-		case "no state", "not yet", v.problem:
-		default:
-			v.Fatalf("waiting for %s: the page has a problem: %+v", what, *v.state().Problem)
+	expression := `(() => { const s = ` + snapshot + `; if (!s) return ""; if (` + condition + `) return JSON.stringify(s);
+		return s.problem?.code ?? ""; })()`
+	for end := time.Now().Add(hang); ; time.Sleep(50 * time.Millisecond) {
+		switch answer := eval[string](v, expression); {
+		case strings.HasPrefix(answer, "{"):
+			var s state
+			if err := json.Unmarshal([]byte(answer), &s); err != nil {
+				v.Fatalf("%v", err)
+			}
+			return s
+		case answer != "" && answer != v.problem:
+			v.Fatalf("waiting for %s: the page has the problem %q: %s", what, answer, v.brief())
 		}
 		if time.Now().After(end) {
-			v.Fatalf("waiting for %s: not within %v; state %s", what, limit, v.raw())
+			v.Fatalf("waiting for %s in vain: %s", what, v.brief())
+		}
+	}
+}
+
+// until evaluates an expression until it is true.
+func (v *visitor) until(what, expression string) {
+	v.Helper()
+	v.poll(what, func() bool { return eval[bool](v, expression) })
+}
+
+// poll asks until the answer is true.
+func (v *visitor) poll(what string, f func() bool) {
+	v.Helper()
+	for end := time.Now().Add(hang); !f(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			v.Fatalf("waiting for %s in vain: %s", what, v.brief())
 		}
 	}
 }
@@ -195,8 +201,8 @@ func quote(s string) string {
 	return string(b)
 }
 
-// click presses the control with a test id as a finger or a mouse would, after scrolling it to the middle: a reader does
-// not press what lies under the bar at the edge.
+// click presses the control with a test id once it is there, enabled, and nothing lies over it. A reader looks and
+// presses at once; so does this, in one task of the page, because between two the page may have changed.
 func (v *visitor) click(id string) {
 	v.Helper()
 	v.press(testID(id))
@@ -204,28 +210,31 @@ func (v *visitor) click(id string) {
 
 func (v *visitor) press(selector string) {
 	v.Helper()
-	v.until(selector, fmt.Sprintf(`(() => { const e = document.querySelector(%s); if (!e?.checkVisibility() || e.disabled) return false;
-		e.scrollIntoView({block: "center", behavior: "instant"}); return true; })()`, quote(selector)))
-	v.do("press "+selector, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+	v.until(selector, fmt.Sprintf(`(() => {
+		const e = document.querySelector(%s);
+		if (!e?.checkVisibility() || e.disabled) return false;
+		e.scrollIntoView({block: "center", behavior: "instant"}); // away from the bars at the edges
+		const {left, top, width, height} = e.getBoundingClientRect();
+		if (!e.contains(document.elementFromPoint(left + width / 2, top + height / 2))) return false;
+		e.click();
+		return true; })()`, quote(selector)))
 }
 
-// fill replaces the text of a field.
+// fill replaces the text of a field once it is there.
 func (v *visitor) fill(id, text string) {
 	v.Helper()
-	ok := eval[bool](v, fmt.Sprintf(`(() => {
-		const e = document.querySelector(%s); if (!e) return false;
+	v.until(id, fmt.Sprintf(`(() => {
+		const e = document.querySelector(%s);
+		if (!e || e.disabled) return false;
 		const proto = e instanceof HTMLTextAreaElement ? HTMLTextAreaElement : HTMLInputElement;
 		Object.getOwnPropertyDescriptor(proto.prototype, "value").set.call(e, %s);
 		e.dispatchEvent(new Event("input", {bubbles: true})); e.dispatchEvent(new Event("change", {bubbles: true}));
 		return true; })()`, quote(testID(id)), quote(text)))
-	if !ok {
-		v.Fatalf("fill: there is no %s", id)
-	}
 }
 
 // shot keeps a picture of the page in web/e2e/out.
 func (v *visitor) shot(name string) {
-	ctx, cancel := context.WithTimeout(v.b.Ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeout(v.b.Ctx, hang)
 	defer cancel()
 	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	if err == nil {
@@ -252,6 +261,7 @@ func (v *visitor) clean() {
 			v.Errorf("console %s: %s (%s)", m.Level, m.Text, m.URL)
 		}
 	}
+	v.late()
 	if hosts := v.b.Foreign(); len(hosts) > 0 {
 		v.Errorf("the page asked other hosts: %v", hosts)
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"kvlens/web/e2e/browser"
 )
@@ -33,16 +32,6 @@ func (v *visitor) text(name string) string {
 	return eval[string](v, `fetch(`+quote(v.host.url+name)+`).then((r) => r.text(), (e) => "failed: " + e)`)
 }
 
-// until evaluates an expression until it is true.
-func (v *visitor) until(what, expression string) {
-	v.Helper()
-	for end := time.Now().Add(20 * time.Second); !eval[bool](v, expression); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			v.Fatalf("waiting for %s: not within 20 s", what)
-		}
-	}
-}
-
 // TestShell holds the service worker to its rules: whole shells, only its own caches, never weights.
 func TestShell(t *testing.T) {
 	needBrowser(t)
@@ -52,11 +41,11 @@ func TestShell(t *testing.T) {
 	eval[bool](v, `caches.open("another site's").then(() => true)`)
 	v.ready()
 	if said := v.console("has been updated"); said {
-		t.Error("the first visit was told of an update")
+		v.Errorf("the first visit was told of an update")
 	}
 	first := v.caches()
 	if len(first) != 2 || !slices.Contains(first, "another site's") {
-		t.Fatalf("caches after the first visit: %q", first)
+		v.Fatalf("caches after the first visit: %q", first)
 	}
 
 	// Without a network the shell is whole, whatever the query says, and weights are not part of it.
@@ -64,10 +53,10 @@ func TestShell(t *testing.T) {
 	v.expected = append(v.expected, "net::ERR_")
 	v.visit("&backend=ref")
 	if v.until("the page offline", `document.title !== ""`); !strings.HasPrefix(v.text("web/text/zh.json"), "{") {
-		t.Error("offline: no Chinese catalogue")
+		v.Errorf("offline: no Chinese catalogue")
 	}
 	if got := v.text("web/models/teach-q8_0.gguf"); !strings.HasPrefix(got, "failed") {
-		t.Errorf("offline: weights came from the shell: %.40q", got)
+		v.Errorf("offline: weights came from the shell: %.40q", got)
 	}
 	h.set(func(h *host) { h.offline = false })
 
@@ -86,17 +75,13 @@ func TestShell(t *testing.T) {
 	})
 	v.visit("")
 	v.until("the new version", `caches.keys().then((k) => k.length === 2 && k.some((n) => n.endsWith(" next")))`)
-	for end := time.Now().Add(10 * time.Second); !v.console("has been updated"); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the page was not told of the update")
-		}
-	}
+	v.poll("word of the update", func() bool { return v.console("has been updated") })
 	if now := v.caches(); !slices.Contains(now, "another site's") {
-		t.Errorf("the update took caches that are not its own: %q", now)
+		v.Errorf("the update took caches that are not its own: %q", now)
 	}
 	v.visit("")
 	if !strings.Contains(v.text("web/shell.json"), "the next") {
-		t.Error("after the update a file is still the old one")
+		v.Errorf("after the update a file is still the old one")
 	}
 	v.clean()
 }
@@ -138,9 +123,9 @@ func TestWrongAddress(t *testing.T) {
 	h.url += "nowhere/at/all"
 	v.visit("")
 	if !eval[bool](v, `document.body.innerText.includes("这里没有页面")`) {
-		t.Error("the page for a wrong address does not say so in Chinese")
+		v.Errorf("the page for a wrong address does not say so in Chinese")
 	}
 	if home := eval[string](v, `document.querySelector("a").getAttribute("href")`); home != prefix+"/" {
-		t.Errorf("it leads to %s", home)
+		v.Errorf("it leads to %s", home)
 	}
 }

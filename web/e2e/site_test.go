@@ -52,6 +52,7 @@ type host struct {
 	corrupt  string         // part whose next answer has one wrong byte
 	requests map[string]int // by path
 	offline  bool
+	gate     chan struct{}                         // parts wait until it is closed; nil for none
 	change   func(name string, body []byte) []byte // edits what is served; nil leaves it
 	files    http.Handler
 }
@@ -78,8 +79,14 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if flip {
 		h.corrupt = ""
 	}
-	change := h.change
+	change, gate := h.change, h.gate
 	h.mu.Unlock()
+	if part && gate != nil {
+		select {
+		case <-gate:
+		case <-r.Context().Done():
+		}
+	}
 	switch {
 	case broken:
 		panic(http.ErrAbortHandler)
@@ -104,13 +111,6 @@ func (h *host) set(change func(*host)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change(h)
-}
-
-// sent is how many bytes of parts were sent since the last reset.
-func (h *host) sent() int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.served
 }
 
 // asked counts the requests whose path ends so.
