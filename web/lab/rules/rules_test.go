@@ -19,10 +19,11 @@ const module = "kvlens/"
 // A name ending in /... stands for a folder and everything in it. Packages outside the table fail the test, so a new
 // one must be placed here on purpose.
 var mayImport = map[string][]string{
-	"shaders":      {},
-	"cache":        {},
-	"cache/policy": {"cache"},
-	"cache/codec":  {"cache"},
+	"shaders":            {},
+	"cache":              {},
+	"cache/policy":       {"cache", "cache/policy/stage"},
+	"cache/policy/stage": {},
+	"cache/codec":        {"cache"},
 
 	"wasm/proto":       {},
 	"wasm/quant":       {},
@@ -33,6 +34,7 @@ var mayImport = map[string][]string{
 	"wasm/simd/trim":   {},
 	"wasm/chat":        {"wasm/tokenizer"},
 	"wasm/weights":     {"wasm/quant", "wasm/jsutil"},
+	"wasm/heads":       {"cache/policy", "wasm/jsutil"},
 	"wasm/step":        {"wasm/quant", "cache", "cache/policy"},
 	"wasm/ref":         {"wasm/quant", "wasm/step", "cache", "cache/policy", "cache/policy/stage"},
 	"wasm/cpu":         {"wasm/ref", "wasm/simd", "wasm/quant", "wasm/step", "cache", "cache/policy"},
@@ -148,6 +150,7 @@ var testMayImport = map[string][]string{
 	"wasm/simd":      {"wasm/quant"},       // the kernels work on its packed planes
 	"wasm/tokenizer": {"wasm/weights"},     // vocabularies come from model files
 	"wasm/chat":      {"wasm/weights"},     // so do templates
+	"wasm/heads":     {"wasm/weights"},     // manifests name the weights
 	"wasm/ref":       {"wasm/ref/reftest"}, // one suite for all backends
 	"wasm/cpu":       {"wasm/ref/reftest"},
 	"wasm/llama":     {"wasm/simd", "wasm/gpu"}, // the benchmark's ceiling; devices
