@@ -172,6 +172,42 @@ func (l *loops) Attend(a *ref.Attention) {
 	simd.Attend(&q, &p, &simd.Rows{K: a.NewK, V: a.NewV, Stride: a.NewStride, First: a.First})
 }
 
+// Dots are the logits of scoring.
+func (l *loops) Dots(out, q, k []float32, scale float32) {
+	if len(q)%4 != 0 {
+		l.Loops.Dots(out, q, k, scale)
+		return
+	}
+	simd.Logits(out, q, k, scale)
+}
+
+// Softmax works in the scratch of products, where the row fits.
+func (l *loops) Softmax(row []float32) {
+	if len(row)+3 > len(l.scratch) {
+		l.Loops.Softmax(row)
+		return
+	}
+	simd.Softmax(row, l.scratch)
+}
+
+// Gather unpacks lanes in the module, where they fill its vectors.
+func (l *loops) Gather(dst []float32, p *ref.Lanes, slots []uint32) {
+	if p.Dim%8 != 0 {
+		l.Loops.Gather(dst, p, slots)
+		return
+	}
+	simd.Gather(dst, p.Arena, p.Table, p.Lanes, p.Format == cache.F16, slots, p.Dim)
+}
+
+// Columns are sums of attention.
+func (l *loops) Columns(c *ref.Columns) {
+	if c.Dim%4 != 0 {
+		l.Loops.Columns(c)
+		return
+	}
+	simd.Columns(c.Out, c.Q, c.Rows, c.Stride, c.K, c.Dim, c.First, c.Scale, c.Work)
+}
+
 // Work is the scratch of either attention.
 func (l *loops) Work(s *step.Shape) int {
 	return max(l.Loops.Work(s), simd.WorkFor(ref.AttendRows, s.Heads/s.KVHeads, s.HeadDim))

@@ -113,14 +113,13 @@ func (p *Pages) bounds(page int) (low, high []float32) {
 	return all[:d:d], all[d:]
 }
 
-// bound computes the bounds of a page from the keys that are stored. Slots that wait for their token are not counted:
-// what the arena says of their position is not what the list says.
+// bound computes the bounds of a page from its keys; when the last of its slots gets its token, they are right.
 func (p *Pages) bound(page int) {
 	low, high := p.bounds(page)
 	key := make([]float32, len(low))
 	empty := true
 	for slot := page * p.Geo.Bound; slot < min(p.List.Slots, (page+1)*p.Geo.Bound); slot++ {
-		if at := p.List.At[slot]; at == cache.DeadPosition || at != *p.Position(slot) {
+		if p.List.At[slot] == cache.DeadPosition {
 			continue
 		}
 		unpack(key, p.Geo.Key, p.Key(slot))

@@ -10,6 +10,6 @@ raw=$(mktemp)
 trap 'rm -f "$raw"' EXIT
 "$clang" --target=wasm32 -O3 -msimd128 -std=c11 -Wall -Wextra -Werror -ffreestanding -fno-builtin -nostdlib \
 	-ffp-contract=off -Wl,--no-entry -Wl,--import-memory -Wl,--strip-all -Wl,-z,stack-size=0 \
-	-o "$raw" src/integer.c src/float.c src/attention.c
+	-o "$raw" src/integer.c src/float.c src/attention.c src/scoring.c
 go run ./trim "$raw" "$out"
 [ $# -gt 0 ] || "$clang" --version | head -n 1 >clang.version

@@ -47,3 +47,19 @@ func silumul(gate, up *float32, n int32)
 func attend(q, out *float32, rows, heads, stride, dim int32, scale float32,
 	arena *uint8, keys *uint32, keyLanes, keyHalf int32, values *uint32, valueLanes, valueHalf int32,
 	positions *uint32, slots int32, k, v *float32, kvStride, kvRows, seen int32, work *float32)
+
+//go:wasmimport simd gather
+//go:noescape
+func gather(out *float32, arena *uint8, table *uint32, lanes, half int32, slots *uint32, n, dim int32)
+
+//go:wasmimport simd logits
+//go:noescape
+func logits(out, q, k *float32, n, dim int32, scale float32, scratch *float32)
+
+//go:wasmimport simd softmax
+//go:noescape
+func softmax(row *float32, n int32, scratch *float32)
+
+//go:wasmimport simd columns
+//go:noescape
+func columns(q *float32, rows, stride int32, k *float32, dim, seen int32, scale float32, out, work *float32, row int32)

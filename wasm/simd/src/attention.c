@@ -2,6 +2,8 @@
 // (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018): whatever the number of keys, the
 // scratch stays in the first-level cache and half floats are converted once for all queries.
 #include "kernels.h"
+#include "pages.h"
+#include "scores.h"
 
 enum { tile = 32, pos_lanes = 8 };
 
@@ -18,41 +20,6 @@ typedef struct {
 } queries;
 
 INLINE int offset(const queries *a, int i) { return i / a->heads * a->stride + i % a->heads * a->dim; }
-
-INLINE int least(int a, int b) { return a < b ? a : b; }
-
-// dots gives the products of count queries with two keys: lanes 0 and 1 of pair[i] add up to query i's with the first
-// key, lanes 2 and 3 to that with the second.
-INLINE void dots(int count, int dim, const float *const *q, const float *k0, const float *k1, v128_t *pair) {
-  v128_t a[3], b[3];
-  UNROLL for (int i = 0; i < count; i++) a[i] = b[i] = wasm_f32x4_splat(0);
-  for (int d = 0; d < dim; d += 4) {
-    v128_t u = wasm_v128_load(k0 + d), v = wasm_v128_load(k1 + d);
-    UNROLL for (int i = 0; i < count; i++) {
-      v128_t x = wasm_v128_load(q[i] + d);
-      a[i] = wasm_f32x4_add(a[i], wasm_f32x4_mul(x, u));
-      b[i] = wasm_f32x4_add(b[i], wasm_f32x4_mul(x, v));
-    }
-  }
-  UNROLL for (int i = 0; i < count; i++) pair[i] =
-      wasm_f32x4_add(wasm_i32x4_shuffle(a[i], b[i], 0, 1, 4, 5), wasm_i32x4_shuffle(a[i], b[i], 2, 3, 6, 7));
-}
-
-// scores writes the logits of count queries for n keys, and something for the keys that fill the last vector.
-INLINE void scores(const queries *a, int count, const float *const *q, const float *k, int kstride, int n) {
-  for (int j = 0; j < n; j += 4) {
-    const float *key[4];
-    v128_t first[3], second[3];
-    UNROLL for (int u = 0; u < 4; u++) key[u] = k + least(j + u, n - 1) * kstride;
-    dots(count, a->dim, q, key[0], key[1], first);
-    dots(count, a->dim, q, key[2], key[3], second);
-    UNROLL for (int i = 0; i < count; i++) {
-      v128_t even = wasm_i32x4_shuffle(first[i], second[i], 0, 2, 4, 6);
-      v128_t odd = wasm_i32x4_shuffle(first[i], second[i], 1, 3, 5, 7);
-      wasm_v128_store(a->score + i * tile + j, wasm_f32x4_mul(wasm_f32x4_add(even, odd), wasm_f32x4_splat(a->scale)));
-    }
-  }
-}
 
 // weigh turns one query's logits into weights, of which the first n count and the rest up to full are zero, and
 // returns the factor for what was summed before.
@@ -109,7 +76,7 @@ INLINE void see(const queries *a, int count, int i, const float *k, const float 
     q[u] = a->q + offset(a, i + u);
     out[u] = a->out + offset(a, i + u);
   }
-  scores(a, count, q, k, stride, most);
+  scores(a->score, tile, a->scale, a->dim, count, q, k, stride, most);
   UNROLL for (int u = 0; u < count; u++) {
     const int visible = least(n, first + (i + u) / a->heads);
     factor[u] = weigh(a->score + u * tile, visible, (most + 3) & ~3, a->state + 2 * (i + u));
@@ -126,21 +93,6 @@ INLINE void see(const queries *a, int count, int i, const float *k, const float 
     float *at[3];
     UNROLL for (int u = 0; u < count; u++) at[u] = out[u] + d;
     values(count, 1, at, factor, a->score, v + d, stride, most);
-  }
-}
-
-// lane copies or converts one lane of a page.
-INLINE void lane(const uint8_t *page, int index, int half, int dim, float *out) {
-  if (half) {
-    const uint16_t *h = (const uint16_t *)page + index * dim;
-    for (int d = 0; d < dim; d += 8) {
-      v128_t v = wasm_v128_load(h + d);
-      wasm_v128_store(out + d, half_low(v));
-      wasm_v128_store(out + d + 4, half_high(v));
-    }
-  } else {
-    const float *f = (const float *)page + index * dim;
-    for (int d = 0; d < dim; d += 4) wasm_v128_store(out + d, wasm_v128_load(f + d));
   }
 }
 
