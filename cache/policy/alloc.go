@@ -15,15 +15,18 @@ func (r *Run) allocate(candidates int) [][]int {
 	case HeadsImportance:
 		return r.important()
 	}
-	layers, left := r.layers(candidates), 0
-	caps := r.spread(layers)
-	if !r.oneSet() && r.ragged() {
-		left = r.total() % r.shape.KVHeads // less than a token for each KV head of a layer
-	}
-	for h := range left {
-		caps[0][h]++
-	}
+	caps := r.spread(r.layers(candidates))
+	r.odd(caps)
 	return caps
+}
+
+// odd gives the first layer what is less than a token for each KV head of a layer, unless they must be alike.
+func (r *Run) odd(caps [][]int) {
+	if r.ragged() && !r.oneSet() {
+		for h := range r.total() % r.shape.KVHeads {
+			caps[0][h]++
+		}
+	}
 }
 
 // ragged says that lists may differ in length, so that the slots of all of them are shared out.
@@ -173,26 +176,29 @@ func (r *Run) adapt(layer int, sc *scored, in *Input) []int {
 		n = stage.Adaptive(free, total, a.Alpha, a.Normalise)
 	}
 	n = r.trim(n, total)
+	spare := make([]int, len(n)) // beyond all candidates: for the answer
+	if !r.budget.Parity {
+		spare = stage.Even(max(0, total-sum(n)), len(n))
+	}
 	for h := range n {
-		n[h] += guards[h]
+		n[h] += guards[h] + spare[h]
 	}
 	return n
 }
 
+func sum(n []int) (s int) {
+	for _, x := range n {
+		s += x
+	}
+	return s
+}
+
 // trim takes in proportion what published roundings give beyond a total, unless parity with them is asked for.
 func (r *Run) trim(n []int, total int) []int {
-	sum := 0
-	for _, x := range n {
-		sum += x
-	}
-	if sum <= total || r.budget.Parity {
+	if sum(n) <= total || r.budget.Parity {
 		return n
 	}
-	shares := make([]float64, len(n))
-	for i, x := range n {
-		shares[i] = float64(x) * float64(total) / float64(sum)
-	}
-	return stage.Apportion(shares, total, min(1, total/len(n)), nil)
+	return rescale(n, total)
 }
 
 // plus adds the same to all.

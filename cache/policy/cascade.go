@@ -30,7 +30,9 @@ func (r *Run) cascade(layer int, sc *scored, in *Input) []Keep {
 	}
 	budgets := plus(share(r.cake.preference, total-guard*r.shape.Layers, longest-guard), guard)
 	var keeps []Keep
-	for i, caps := range r.spread(budgets) {
+	all := r.spread(budgets)
+	r.odd(all)
+	for i, caps := range all {
 		r.caps[i] = caps
 		if i == layer {
 			break

@@ -21,18 +21,27 @@ func (r *Run) Resize(p *Plan, b Budget) error {
 		clear(r.caps)
 	case !r.ragged():
 		r.caps = r.uniform()
+	case r.plan.Heads.Kind == HeadsUniform: // a layer's lists are alike
+		layers := make([]int, r.shape.Layers)
+		for l, caps := range r.caps {
+			layers[l] = slices.Min(caps)
+		}
+		r.caps = r.spread(rescale(layers, r.total()/r.shape.KVHeads))
+		r.odd(r.caps)
 	default:
-		sum := 0
-		for _, n := range old {
-			sum += n
-		}
-		shares := make([]float64, len(old))
-		for i, n := range old {
-			shares[i] = float64(n) * float64(r.total()) / float64(sum)
-		}
-		r.caps = slices.Collect(slices.Chunk(stage.Apportion(shares, r.total(), 1, nil), r.shape.KVHeads))
+		r.caps = slices.Collect(slices.Chunk(rescale(old, r.total()), r.shape.KVHeads))
 	}
 	return nil
+}
+
+// rescale shares a total as n was shared, at least one each where it suffices.
+func rescale(n []int, total int) []int {
+	all := sum(n)
+	shares := make([]float64, len(n))
+	for i, x := range n {
+		shares[i] = float64(x) * float64(total) / float64(all)
+	}
+	return stage.Apportion(shares, total, min(1, total/len(n)), nil)
 }
 
 // Clone is a run at the same point, for another answer from the same cache.
