@@ -1,0 +1,214 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// newRun is a run of a plan on one layer with a KV head for every two query heads.
+func newRun(t *testing.T, p *Plan, heads int, b Budget) *Run {
+	t.Helper()
+	r, err := NewRun(p, Shape{1, 2 * heads, heads, 2}, b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestStep compares what leaves with sets by hand. No prompt came before: lists may hold B tokens.
+func TestStep(t *testing.T) {
+	pos := func(n int) [][]int32 { return [][]int32{all(n)} }
+	for _, c := range []struct {
+		name string
+		plan Plan
+		b    Budget
+		in   StepInput
+		want []int32
+	}{
+		{"nothing leaves before the list is full", Plan{Decode: capRule}, Budget{Tokens: 3, Reserve: 2}, StepInput{Pos: pos(4), Sums: [][]float32{{4, 3, 2, 1}}}, nil},
+		{"cap", Plan{Decode: capRule}, Budget{Tokens: 3, Reserve: 2}, StepInput{Pos: pos(5), Sums: [][]float32{{4, 1, 2, 3, 0}}}, []int32{1, 4}},
+		{"cap, of equals the lower stays", Plan{Decode: capRule}, Budget{Tokens: 3, Reserve: 2}, StepInput{Pos: pos(5), Sums: [][]float32{{1, 1, 1, 1, 1}}}, []int32{3, 4}},
+		{
+			"cap with sinks and a window",
+			Plan{Protect: Protect{Sinks: 1, Recent: 1}, Decode: capRule},
+			Budget{Tokens: 3, Reserve: 2},
+			StepInput{Pos: pos(5), Sums: [][]float32{{0, 1, 3, 2, 0}}},
+			[]int32{1, 3},
+		},
+		{"a cap without sums lets the oldest go", Plan{Decode: capRule}, Budget{Tokens: 3, Reserve: 1}, StepInput{Pos: pos(6)}, []int32{0, 1, 2}},
+		{"no cap in parity", Plan{Decode: capRule}, Budget{Tokens: 3, Reserve: 1, Parity: true}, StepInput{Pos: pos(9), Sums: [][]float32{make([]float32, 9)}}, nil},
+		{"nothing ever leaves", Plan{}, Budget{Tokens: 3, Reserve: 1}, StepInput{Pos: pos(9)}, nil},
+		{"oldest", Plan{Decode: Decode{Kind: DecodeOldest}}, Budget{Tokens: 3}, StepInput{Pos: pos(4)}, []int32{0}},
+		{"oldest but for sinks", Plan{Protect: Protect{Sinks: 2}, Decode: Decode{Kind: DecodeOldest}}, Budget{Tokens: 3}, StepInput{Pos: pos(5)}, []int32{2, 3}},
+		{"more sinks than room", Plan{Protect: Protect{Sinks: 9, Recent: 1}, Decode: Decode{Kind: DecodeOldest}}, Budget{Tokens: 3}, StepInput{Pos: pos(5)}, []int32{2, 3}},
+		{
+			"sums outside the recent",
+			Plan{Protect: Protect{Recent: 2}, Decode: Decode{Kind: DecodeSums, Decay: 1}},
+			Budget{Tokens: 3},
+			StepInput{Pos: pos(4), Sums: [][]float32{{2, 1, 0, 0}}},
+			[]int32{1},
+		},
+		{
+			"half the budget is recent",
+			Plan{Protect: Protect{Part: 0.5}, Decode: Decode{Kind: DecodeSums, Decay: 1}},
+			Budget{Tokens: 4},
+			StepInput{Pos: pos(5), Sums: [][]float32{{2, 1, 3, 0, 0}}},
+			[]int32{1},
+		},
+		{
+			"the newest token's attention, mean of two heads",
+			Plan{Decode: Decode{Kind: DecodeRow}},
+			Budget{Tokens: 3},
+			StepInput{Pos: pos(4), Rows: [][]float32{{.1, .2, .3, .4}, {.5, .1, .2, .2}}},
+			[]int32{1}, // .3, .15, .25, .3
+		},
+		{
+			"the highest of two heads",
+			Plan{Decode: Decode{Kind: DecodeRow, Reduce: Reduce{ReduceMax}}},
+			Budget{Tokens: 3},
+			StepInput{Pos: pos(4), Rows: [][]float32{{.1, .2, .3, .4}, {.5, .1, .2, .2}}},
+			[]int32{1}, // .5, .2, .3, .4
+		},
+		{
+			// Pooled over the three before the window of two: (.0+.1)/3, (.0+.1+.5)/3, (.1+.5)/3. The window's .9 is no neighbour.
+			"pooled before the window",
+			Plan{Decode: Decode{Kind: DecodeRow, Recent: 2, Pool: Pool{Kind: PoolAvg, Size: 3}}},
+			Budget{Tokens: 4},
+			StepInput{Pos: pos(5), Rows: [][]float32{{.0, .1, .5, .9, .0}, {.0, .1, .5, .9, .0}}},
+			[]int32{0},
+		},
+		{
+			"the maximum of neighbours, after the mean",
+			Plan{Decode: Decode{Kind: DecodeRow, Recent: 1, Pool: Pool{Kind: PoolMax, Size: 3, After: true}}},
+			Budget{Tokens: 4},
+			StepInput{Pos: pos(5), Rows: [][]float32{{.8, 0, .2, .1, 0}, {0, 0, .2, .1, 0}}},
+			[]int32{3}, // means .4, 0, .2, .1: .4, .4, .2, .2
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRun(t, &c.plan, 1, c.b)
+			got := r.Step(0, &c.in)
+			if !slices.Equal(got[0], c.want) {
+				t.Errorf("%v leave, want %v", got[0], c.want)
+			}
+		})
+	}
+}
+
+// TestStepOneSet: where a layer's lists are alike, its KV heads agree on what leaves.
+func TestStepOneSet(t *testing.T) {
+	rows := [][]float32{{.9, 0, .1}, {.9, 0, .1}, {0, .5, .5}, {0, .3, .7}} // mean .45, .2, .35
+	sums := [][]float32{{3, 0, 1}, {0, 2, 2}}                               // mean 1.5, 1, 1.5
+	for _, kind := range []DecodeKind{DecodeRow, DecodeCap} {
+		p := &Plan{Reduce: Reduce{ReduceLayer}, Decode: Decode{Kind: kind, Reduce: Reduce{ReduceLayer}}}
+		got := newRun(t, p, 2, Budget{Tokens: 2, Reserve: 1}).Step(0, &StepInput{Pos: [][]int32{all(3), all(3)}, Rows: rows, Sums: sums})
+		for h, leave := range got {
+			if !slices.Equal(leave, []int32{1}) {
+				t.Errorf("rule %d, KV head %d: %v leave, want 1", kind, h, leave)
+			}
+		}
+	}
+}
+
+// TestPitfall28HeavyHittersFreeze: a token that every later one looks at displaces an old heavy hitter that none looks at
+// any more, if sums decay; without decay the old one stays for as long as its sum is higher.
+func TestPitfall28HeavyHittersFreeze(t *testing.T) {
+	const star, steps = 5, 24
+	for _, c := range []struct {
+		decay float64
+		stays int32
+	}{{1, 0}, {0.8, star}} {
+		p := &Plan{Protect: Protect{Recent: 6}, Decode: Decode{Kind: DecodeSums, Decay: c.decay}}
+		r := newRun(t, p, 1, Budget{Tokens: 7, Reserve: 1})
+		pos, sums := []int32{0}, []float32{6}
+		for at := int32(1); at < steps; at++ {
+			pos, sums = append(pos, at), append(sums, 0)
+			for i := range sums {
+				sums[i] *= float32(c.decay)
+				if at < star && i == 0 || pos[i] == star {
+					sums[i]++
+				}
+			}
+			leave := r.Step(0, &StepInput{Pos: [][]int32{pos}, Sums: [][]float32{sums}})[0]
+			for i := len(leave) - 1; i >= 0; i-- {
+				pos, sums = slices.Delete(pos, int(leave[i]), int(leave[i])+1), slices.Delete(sums, int(leave[i]), int(leave[i])+1)
+			}
+		}
+		if pos[0] != c.stays {
+			t.Errorf("decay %v: %v stay, want %d before the recent ones", c.decay, pos, c.stays)
+		}
+	}
+}
+
+// TestResize: with less room lists come down to their share of it with the next step and keep what is protected; with more
+// they grow again.
+func TestResize(t *testing.T) {
+	s := Shape{3, 6, 2, 4}
+	plansFor(t, 10, func(t *testing.T, _ string, p *Plan) {
+		if p.Decode.Kind == DecodeStop {
+			return
+		}
+		y := newToy(t, p, s, Budget{Tokens: 20, Reserve: 2, Prompt: 50}, tablesOf(s, rand.New(rand.NewPCG(6, 6))), 5)
+		y.prompt(50)
+		y.step()
+		if err := y.run.Resize(p, Budget{Tokens: 10, Reserve: 1, Prompt: 50}); err != nil {
+			t.Fatal(err)
+		}
+		y.step()
+		y.held("after less", 1)
+		y.protected()
+		if got := sum(slices.Concat(y.run.Caps()...)); got != 60 {
+			t.Errorf("budgets sum to %d, want 60", got)
+		}
+		before := count(y.pos)
+		if err := y.run.Resize(p, Budget{Tokens: 20, Reserve: 2, Prompt: 50}); err != nil {
+			t.Fatal(err)
+		}
+		for range 40 {
+			y.step()
+			y.held("after more", 2)
+		}
+		if after := count(y.pos); after <= before {
+			t.Errorf("%d tokens were held, with more room %d", before, after)
+		}
+	})
+	if err := newRun(t, &Plan{}, 1, Budget{Tokens: 1}).Resize(&Plan{}, Budget{}); err == nil {
+		t.Error("a budget of nothing passes")
+	}
+}
+
+// TestRunRefuses: what does not fit together is an error, not a panic.
+func TestRunRefuses(t *testing.T) {
+	good, b := Shape{2, 4, 2, 2}, Budget{Tokens: 3, Reserve: 1}
+	for _, s := range []Shape{{}, {2, 4, 3, 2}, {0, 4, 2, 2}, {2, 4, 2, 0}, {2, 4, 0, 2}, {2, -4, -2, 2}} {
+		if _, err := NewRun(&Plan{}, s, b, nil); err == nil {
+			t.Errorf("a model of %+v passes", s)
+		}
+	}
+	for _, b := range []Budget{{}, {Tokens: -1}, {Tokens: 1, Reserve: -1}, {Tokens: 1, Slots: -1}} {
+		if _, err := NewRun(&Plan{}, good, b, nil); err == nil {
+			t.Errorf("a budget of %+v passes", b)
+		}
+	}
+	r, err := NewRun(mustPlan(t, Recipe{Method: "snapkv"}), good, b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := &Input{Candidates: make([]Candidates, 2)}
+	if _, err := r.Layer(0, two, GoLoops); err == nil {
+		t.Error("a layer without a prompt passes")
+	}
+	r.Prompt(4)
+	for _, layer := range []int{-1, 2} {
+		if _, err := r.Layer(layer, two, GoLoops); err == nil {
+			t.Errorf("layer %d of 2 passes", layer)
+		}
+	}
+	if _, err := r.Layer(0, &Input{Candidates: make([]Candidates, 3)}, GoLoops); err == nil {
+		t.Error("three KV heads of two pass")
+	}
+	if _, err := r.Layer(0, two, GoLoops); err == nil {
+		t.Error("no candidates pass")
+	}
+}
