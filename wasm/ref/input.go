@@ -1,10 +1,7 @@
 package ref
 
 import (
-	"math"
-
 	"kvlens/cache/policy"
-	"kvlens/wasm/quant"
 	"kvlens/wasm/step"
 )
 
@@ -77,51 +74,4 @@ func (e *exec) columnsOf(pages []Pages) [][]float32 {
 		}
 	}
 	return out
-}
-
-// massRows is how many values are multiplied at a time.
-const massRows = 16
-
-// weighValues sets OutL1: how much a token's value adds to the layer's output, over the query heads that read it.
-func (e *exec) weighValues(layer int, heads []policy.Candidates) error {
-	f, s, d := &e.follow, &e.shape, e.shape.HeadDim
-	w := e.outputs[layer]
-	if w == nil {
-		return e.failed("layer %d has no output projection", layer)
-	}
-	room := f.tokens.room
-	if err := e.atLeast(&f.mass, "mass of values", len(heads)*room); err != nil {
-		return err
-	}
-	if err := e.atLeast(&f.output, "output of values", s.Hidden*(d+e.b.workers*massRows)); err != nil {
-		return err
-	}
-	clear(f.mass.data)
-	columns, products := f.output.data[:s.Hidden*d], f.output.data[s.Hidden*d:]
-	m := quant.Matrix{Layout: quant.LayoutF32, Rows: s.Hidden, Cols: d, Data: quant.Bytes(columns)}
-	row := make([]float32, w.Cols)
-	group := s.Heads / s.KVHeads
-	for h := range s.Heads {
-		for r := range s.Hidden {
-			quant.DequantizeRow(row, *w, r)
-			copy(columns[r*d:][:d], row[h*d:])
-		}
-		c := &heads[h/group]
-		c.OutL1 = f.mass.data[h/group*room:][:len(c.Pos)]
-		e.b.parallel(len(c.Pos), massRows, func(worker, from, to int) {
-			out := products[worker*massRows*s.Hidden:]
-			for ; from < to; from += massRows {
-				n := min(massRows, to-from)
-				e.b.loops.MatMul(out, s.Hidden, &m, 0, s.Hidden, c.V[from*d:][:n*d], n, false)
-				for i := range n {
-					var sum float64
-					for _, v := range out[i*s.Hidden:][:s.Hidden] {
-						sum += math.Abs(float64(v))
-					}
-					c.OutL1[from+i] += float32(sum / float64(group))
-				}
-			}
-		})
-	}
-	return nil
 }
