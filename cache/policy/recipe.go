@@ -2,15 +2,15 @@ package policy
 
 // Recipe is a method with its knobs, as the page and the address bar carry it.
 type Recipe struct {
-	Method string             // a registered name
-	Knobs  map[string]float64 // by name; what is missing has its default
-	Wraps  []Wrap             // applied in order
+	Method string             `json:"method"`          // a registered name
+	Knobs  map[string]float64 `json:"knobs,omitempty"` // by name; what is missing has its default
+	Wraps  []Wrap             `json:"wraps,omitempty"` // applied in order
 }
 
 // Wrap is a wrapper with its knobs: adaptive head budgets, chunks, …
 type Wrap struct {
-	Name  string
-	Knobs map[string]float64
+	Name  string             `json:"name"`
+	Knobs map[string]float64 `json:"knobs,omitempty"`
 }
 
 // Knob is one number of a method.

@@ -16,6 +16,7 @@ import (
 type generateInput struct {
 	modelInput
 	promptInput
+	recipeInput
 	Max         int     `json:"max" help:"most tokens to generate"`
 	Temperature float32 `json:"temperature" help:"0 is greedy (default)"`
 	TopK        int     `json:"top_k" help:"keep that many of the likeliest tokens; 0 is off"`
@@ -38,6 +39,7 @@ type generateOutput struct {
 	Prefill  rate          `json:"prefill"`
 	Decode   rate          `json:"decode"`
 	Sentence string        `json:"full,omitempty"` // why the cache was full
+	Recipe   *recipeOutput `json:"recipe,omitempty"`
 }
 
 type tokenOutput struct {
@@ -48,6 +50,7 @@ type tokenOutput struct {
 	Prob     float32      `json:"prob"`
 	Millis   float64      `json:"ms"`
 	Top      []tokenShare `json:"top"`
+	Evicted  [][3]int     `json:"evicted,omitempty"` // layer, KV head and position of what left for the token before it
 }
 
 type tokenShare struct {
@@ -79,7 +82,11 @@ func generate(ctx context.Context, in *generateInput) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.start(ctx, &in.modelInput, len(ids)+in.Max)
+	options, err := in.options(s, len(ids)+in.Max)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.session(ctx, &in.modelInput, options)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +95,7 @@ func generate(ctx context.Context, in *generateInput) (any, error) {
 	if err := e.Prefill(ctx, ids, nil); err != nil {
 		return nil, err
 	}
+	kept := in.output(e)
 	prefilled := time.Now()
 	a := answer{s: s, stop: s.stops()}
 	var ends func(int32) bool
@@ -106,6 +114,7 @@ func generate(ctx context.Context, in *generateInput) (any, error) {
 		Stored: e.Stored(), Room: e.Room(), Cap: e.Cap(),
 		Prefill: newRate(len(ids), prefilled.Sub(begin)),
 		Decode:  newRate(e.Position()-len(ids), time.Since(prefilled)),
+		Recipe:  kept,
 	}
 	if a.stopped {
 		out.Reason = "stop text"
@@ -146,6 +155,9 @@ func (a *answer) add(t llama.Token) error {
 		if id >= 0 {
 			out.Top = append(out.Top, tokenShare{id, a.s.text(id), t.Choice.TopProbs[i]})
 		}
+	}
+	for _, l := range t.Evicted {
+		out.Evicted = append(out.Evicted, [3]int{l.Layer, l.KVHead, l.Position})
 	}
 	a.tokens = append(a.tokens, out)
 	from := len(a.text)

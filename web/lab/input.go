@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -21,7 +23,7 @@ func parse(name string, in any, args []string, stdin io.Reader, stderr io.Writer
 		fmt.Fprintf(stderr, "usage: lab %s FILE [settings]\n", name)
 		fs.PrintDefaults()
 	}
-	file := bind(fs, reflect.ValueOf(in).Elem())
+	file, needed := bind(fs, reflect.ValueOf(in).Elem())
 
 	// The first pass finds -json, whose values flags override in the second.
 	rest, err := parseAll(fs, args)
@@ -41,7 +43,7 @@ func parse(name string, in any, args []string, stdin io.Reader, stderr io.Writer
 		return fmt.Errorf("%w: more than one file: %s", errUsage, strings.Join(rest, " "))
 	case len(rest) == 1:
 		file.SetString(rest[0])
-	case file.String() == "":
+	case file.String() == "" && needed:
 		return fmt.Errorf("%w: a model file is missing", errUsage)
 	}
 	return nil
@@ -80,23 +82,23 @@ func readJSON(source string, in any, stdin io.Reader) error {
 }
 
 // bind makes a flag of every field that has a json name and a help text, those of embedded structs too, and returns the
-// field "file".
-func bind(fs *flag.FlagSet, v reflect.Value) (file reflect.Value) {
+// field "file" and whether it must be set.
+func bind(fs *flag.FlagSet, v reflect.Value) (file reflect.Value, needed bool) {
 	for i := range v.NumField() {
 		field, f := v.Type().Field(i), v.Field(i)
 		name, help := field.Tag.Get("json"), field.Tag.Get("help")
 		switch {
 		case field.Anonymous:
-			if inner := bind(fs, f); inner.IsValid() {
-				file = inner
+			if inner, must := bind(fs, f); inner.IsValid() {
+				file, needed = inner, must
 			}
 		case name == "file":
-			file = f
+			file, needed = f, field.Tag.Get("optional") == ""
 		default:
 			bindField(fs, f, name, help)
 		}
 	}
-	return file
+	return file, needed
 }
 
 func bindField(fs *flag.FlagSet, f reflect.Value, name, help string) {
@@ -111,6 +113,8 @@ func bindField(fs *flag.FlagSet, f reflect.Value, name, help string) {
 		fs.Int64Var(p, name, *p, help)
 	case *uint64:
 		fs.Uint64Var(p, name, *p, help)
+	case encoding.TextUnmarshaler:
+		fs.Func(name, help, func(s string) error { return p.UnmarshalText([]byte(s)) })
 	case *float32:
 		fs.Func(name, help, func(s string) error {
 			x, err := strconv.ParseFloat(s, 32)
@@ -125,6 +129,41 @@ func bindField(fs *flag.FlagSet, f reflect.Value, name, help string) {
 	default:
 		panic("lab: no flag for the type of " + name)
 	}
+}
+
+// capacity is the size of a cache: bytes, or a share of what the full one takes.
+type capacity struct {
+	bytes int64
+	share float64
+}
+
+// UnmarshalText reads "100000" or "25%".
+func (c *capacity) UnmarshalText(text []byte) (err error) {
+	*c = capacity{}
+	if part, ok := strings.CutSuffix(string(text), "%"); ok {
+		c.share, err = strconv.ParseFloat(part, 64)
+		if c.share /= 100; err != nil || !(c.share > 0 && c.share <= 1) {
+			return fmt.Errorf("%q is no share of a cache", text)
+		}
+		return nil
+	}
+	if c.bytes, err = strconv.ParseInt(string(text), 10, 64); err != nil || c.bytes < 0 {
+		return fmt.Errorf("%q is neither bytes nor a share", text)
+	}
+	return nil
+}
+
+// UnmarshalJSON reads a number of bytes or a text.
+func (c *capacity) UnmarshalJSON(data []byte) error {
+	return c.UnmarshalText(bytes.Trim(data, `"`))
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (c capacity) MarshalJSON() ([]byte, error) {
+	if c.share > 0 {
+		return fmt.Appendf(nil, `"%v%%"`, 100*c.share), nil
+	}
+	return strconv.AppendInt(nil, c.bytes, 10), nil
 }
 
 // parseIDs reads token ids, separated by commas or spaces.

@@ -29,10 +29,10 @@ var backends = map[string]func(*cache.Ledger) (step.Backend, error){
 
 // modelInput are the settings of every command that runs a model.
 type modelInput struct {
-	File    string `json:"file"`
-	Backend string `json:"backend" help:"what computes: ref (default), f64 (the oracle, slow), cpu or gpu"`
-	Cap     int64  `json:"cap" help:"bytes of the KV cache; 0 is room for the prompt and the answer"`
-	F32     bool   `json:"f32" help:"f32 pages in the KV cache instead of f16"`
+	File    string   `json:"file"`
+	Backend string   `json:"backend" help:"what computes: ref (default), f64 (the oracle, slow), cpu or gpu"`
+	Cap     capacity `json:"cap" help:"the KV cache: bytes, or a share as 25% of what the full cache takes for the prompt and the answer; 0 is all of that"`
+	F32     bool     `json:"f32" help:"f32 pages in the KV cache instead of f16"`
 }
 
 // promptInput are the ways to give a prompt; exactly one of ids, text, chat and story is set.
@@ -133,6 +133,12 @@ type engine struct {
 
 // start loads the model of s and makes a session with room for tokens.
 func (s *source) start(ctx context.Context, in *modelInput, tokens int) (*engine, error) {
+	return s.session(ctx, in, llama.SessionOptions{Tokens: tokens})
+}
+
+// session is start with the options that are no setting of every command.
+func (s *source) session(ctx context.Context, in *modelInput, o llama.SessionOptions) (*engine, error) {
+	o.Cap, o.Share, o.F32 = in.Cap.bytes, in.Cap.share, in.F32
 	name := in.Backend
 	if name == "" {
 		name = "ref"
@@ -151,7 +157,7 @@ func (s *source) start(ctx context.Context, in *modelInput, tokens int) (*engine
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	session, err := m.NewSession(llama.SessionOptions{Cap: in.Cap, Tokens: tokens, F32: in.F32})
+	session, err := m.NewSession(o)
 	if err != nil {
 		m.Close()
 		return nil, errors.Join(err, b.Close())
