@@ -85,11 +85,12 @@ func (g Geometry) Share(tokens int, share float64) int64 {
 		return full
 	}
 	part := int64(math.Ceil(share*float64(full) - dust))
-	for range 2 { // what whole pages add may itself buy enough slots for wide pages
-		fit := g.WithPages(part)
-		if n := fit.FullTokens(part); fit.FullBytes(n) < part {
-			part = fit.FullBytes(n + 1)
-		}
+	fit := g.WithPages(part)
+	if n := fit.FullTokens(part); fit.FullBytes(n) < part {
+		part = fit.FullBytes(n + 1)
+	}
+	if wide := g.WithPages(part); wide != fit { // rounding up has bought just enough slots for wide pages
+		part = wide.FullBytes(fewSlots)
 	}
 	return min(part, full)
 }

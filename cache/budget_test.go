@@ -169,6 +169,9 @@ func TestShare(t *testing.T) {
 		if float64(fixed.FullBytes(n)) >= share*float64(full) {
 			t.Errorf("seed %d: %g of %d bytes is %d, but %d would do", seed, share, full, got, fixed.FullBytes(n))
 		}
+		if got > full {
+			t.Errorf("seed %d: %g of %d bytes is %d", seed, share, full, got)
+		}
 		if plain := bare.Share(tokens, share); plain != got {
 			t.Errorf("seed %d: %d bytes, %d without what recipes keep", seed, got, plain)
 		}
@@ -200,6 +203,11 @@ func TestHostileShares(t *testing.T) {
 	}
 	if got := builtIn.Share(math.MaxInt, .5); got < MaxCap {
 		t.Errorf("half of MaxInt tokens are %d bytes", got)
+	}
+	// A page of 2 lanes of one f16 takes 16 bytes, as one of 8 lanes does. 500 of 1,600 bytes are 24 slots in narrow pages
+	// and would be 26 with 544 bytes, but 512 are 64 slots in wide ones.
+	if got := (Geometry{Layers: 1, KVHeads: 1, HeadDim: 1, Key: F16, Value: F16}).Share(200, 500./1600); got != 512 {
+		t.Errorf("500 bytes in whole pages are %d, want 512", got)
 	}
 	bad := Geometry{Layers: -1}
 	if bad.Share(62, .5) != 0 || bad.Budget(1<<20, true, true) != (Budget{}) || bad.RaggedBytes(5) != 0 {

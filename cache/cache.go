@@ -20,7 +20,7 @@ type List struct {
 
 	order []uint32  // live slots by position
 	room  int       // slots that have pages, ≥ Slots
-	hole  int       // no slot below it is dead
+	hole  int       // where there are dead slots, none is below it
 	one   [1]uint32 // what Put returns for one token
 }
 
@@ -156,7 +156,7 @@ func (c *Cache) Reset() {
 		c.countLive(-l.Live)
 		c.shrink(l, 0)
 		l.At, l.order = l.At[:0], l.order[:0]
-		l.Slots, l.Live, l.Absorbed, l.room, l.hole = 0, 0, 0, 0, 0
+		l.Slots, l.Live, l.Absorbed, l.room = 0, 0, 0, 0
 	}
 	c.epoch++
 }

@@ -11,6 +11,8 @@ func TestBounds(t *testing.T) {
 		"value format":  func(g *Geometry, _ *int64, more int) { g.Value = F16 + Format(more) },
 		"key page":      func(g *Geometry, _ *int64, more int) { g.PageK = 32 + more },
 		"value page":    func(g *Geometry, _ *int64, more int) { g.PageV = 32 + more },
+		"bounds":        func(g *Geometry, _ *int64, more int) { g.Bound = 1<<16 + more },
+		"no bounds":     func(g *Geometry, _ *int64, more int) { g.Bound = -more },
 		"smallest page": func(g *Geometry, _ *int64, more int) { g.PageK, g.PageV = 1-2*more, 1 },
 		"cap":           func(g *Geometry, c *int64, more int) { g.HeadDim, *c = 1<<16, 1<<34+int64(more) },
 	} {

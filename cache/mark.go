@@ -19,19 +19,24 @@ func (c *Cache) Mark() Mark {
 	return m
 }
 
-// Stale reports whether there is no way back to a mark: since then tokens were evicted or moved, dead slots taken, or
-// the cache was reset. What was overwritten can only be computed again.
-func (c *Cache) Stale(m Mark) bool { return len(m.lists) != len(c.lists) || m.epoch != c.epoch }
+// Stale reports whether there is no way back to a mark: since then tokens were evicted or moved, dead slots taken, the
+// cache was reset, or an earlier mark restored. What was overwritten can only be computed again.
+func (c *Cache) Stale(m Mark) bool {
+	if len(m.lists) != len(c.lists) || m.epoch != c.epoch {
+		return true
+	}
+	for i, was := range m.lists {
+		if l := &c.lists[i]; l.Slots < was.slots || l.room < was.room {
+			return true
+		}
+	}
+	return false
+}
 
 // Restore returns to a mark, which must not be stale, and frees the pages taken since.
 func (c *Cache) Restore(m Mark) {
 	if c.Stale(m) {
 		panic("cache: mark of a state that is gone")
-	}
-	for i, was := range m.lists {
-		if l := &c.lists[i]; l.Slots < was.slots || l.room < was.room {
-			panic("cache: mark of a state that is gone")
-		}
 	}
 	for i, was := range m.lists {
 		l := &c.lists[i]
@@ -40,6 +45,6 @@ func (c *Cache) Restore(m Mark) {
 		l.At = l.At[:was.slots]
 		c.countLive(len(l.order) - l.Live)
 		c.shrink(l, was.room)
-		l.Slots, l.Live, l.room, l.hole = was.slots, len(l.order), was.room, min(l.hole, was.slots)
+		l.Slots, l.Live, l.room = was.slots, len(l.order), was.room
 	}
 }

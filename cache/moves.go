@@ -35,7 +35,7 @@ func (c *Cache) Compact(layer, kvHead int) []Move {
 		moves = append(moves, Move{uint32(from), uint32(to)})
 	}
 	l.At = l.At[:l.Live]
-	l.Slots, l.hole = l.Live, l.Live
+	l.Slots = l.Live
 	c.epoch++
 	return moves
 }

@@ -242,6 +242,12 @@ func TestRandomSlots(t *testing.T) {
 				}
 				now, kept = k.model.clone(), kept[:j]
 				b.pages = nil // of the time before
+			case op < 31 && len(l.Sums) > 0 && r.IntN(2) == 0:
+				was := l.Absorbed
+				if c.Absorb(layer, head, 3); l.Absorbed != was+3 {
+					t.Fatalf("seed %d: %d tokens in the sums", seed, l.Absorbed)
+				}
+				stale()
 			case op < 31 && r.IntN(8) == 0:
 				to := c.Used() + int64(r.IntN(2000))
 				led.Add(Free, 0, to) // the new arena, and then the old one goes

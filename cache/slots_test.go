@@ -102,6 +102,15 @@ func TestHostilePuts(t *testing.T) {
 	if _, err := c.Take(0, 0, 0); err == nil {
 		t.Error("Take where slots are not positions: no error")
 	}
+	c.Reset()
+	mustPut(t, c, 0, 0, 0, 1, 2)
+	if _, err := c.Take(0, 0, 0); err != nil {
+		t.Errorf("Take where slots are positions: %v", err)
+	}
+	c.Evict(0, 0, []uint32{1})
+	if _, err := c.Take(0, 0, 0); err == nil {
+		t.Error("Take where a slot is dead: no error")
+	}
 	c.Close()
 	if _, err := c.Put(0, 0, []uint32{1}); err == nil {
 		t.Error("Put after Close: no error")
@@ -205,8 +214,8 @@ func TestOtherArenas(t *testing.T) {
 			t.Errorf("resized to %d bytes: %v", bytes, err)
 		}
 	}
-	if err := c.Resize(used); err != nil || c.Room() != 0 || c.Cap() != used {
-		t.Errorf("resized to what is used: %v, room for %d", err, c.Room())
+	if err := c.Resize(used); err != nil || c.Room() != 0 || c.Cap() != used || len(c.arena.runs) != 0 {
+		t.Errorf("resized to what is used: %v, room for %d, free %v", err, c.Room(), c.arena.runs)
 	}
 	if err := c.Load(saved); !errors.Is(err, ErrOtherArena) {
 		t.Errorf("loaded into a smaller arena: %v", err)
@@ -214,6 +223,52 @@ func TestOtherArenas(t *testing.T) {
 	other, _ := open(t, builtIn, 1<<20)
 	if err := other.Load(saved); !errors.Is(err, ErrOtherArena) {
 		t.Errorf("loaded into another cache: %v", err)
+	}
+}
+
+// What the cache takes of the host follows from the cap: words for 8 key, 8 value and 2 position pages, 16 positions and
+// 16 slots in order, in 8 lists. It is all there from the start, and after another cap it is that cap's.
+func TestTablesFollowTheCap(t *testing.T) {
+	quarter := builtIn.Share(62, .25)
+	c, led := open(t, builtIn, quarter)
+	for i := range c.lists {
+		if aux := led.Rows()[Aux]; aux.Allocated != 8*(8+8+2+16+16)*4 || aux.Logical != aux.Allocated {
+			t.Errorf("with %d lists full: %+v, want 1,600 bytes", i, aux)
+		}
+		mustPut(t, c, i/2, i%2, newPositions(rand.New(rand.NewPCG(1, 1)), nil, 16)...)
+	}
+	if err := c.Resize(builtIn.lanes(2, 2).FullBytes(40)); err != nil {
+		t.Fatal(err)
+	}
+	if aux := led.Rows()[Aux].Allocated; aux != 8*(20+20+5+40+40)*4 {
+		t.Errorf("%d bytes after the cap was raised, want 4,000", aux)
+	}
+}
+
+// After the way back to a mark, what was marked later is gone.
+func TestMarksAfterRestore(t *testing.T) {
+	for name, between := range map[string]func(c *Cache) error{
+		"pages": func(c *Cache) error { return c.Reserve(3) },
+		"slots": func(c *Cache) error { _, err := c.Take(0, 0, 2); return err },
+	} {
+		c, _ := one(t, 8)
+		if name == "slots" {
+			if err := c.Reserve(4); err != nil {
+				t.Fatal(err)
+			}
+		}
+		early := c.Mark()
+		if err := between(c); err != nil {
+			t.Fatal(err)
+		}
+		late := c.Mark()
+		if c.Stale(early) || c.Stale(late) {
+			t.Errorf("%s: nothing was restored yet", name)
+		}
+		c.Restore(early)
+		if c.Stale(early) || !c.Stale(late) || !panics(func() { c.Restore(late) }) {
+			t.Errorf("%s: a state that is gone can be restored", name)
+		}
 	}
 }
 
