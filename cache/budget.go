@@ -92,7 +92,7 @@ func (g Geometry) Share(tokens int, share float64) int64 {
 	if wide := g.WithPages(part); wide != fit { // rounding up has bought just enough slots for wide pages
 		part = wide.FullBytes(fewSlots)
 	}
-	return min(part, full)
+	return part
 }
 
 // dust is what a share in floating point may be above a whole number of bytes.
