@@ -47,9 +47,13 @@ func (r *Run) cascade(layer int, sc *scored, in *Input) []Keep {
 // again says what stays of an earlier layer under its present budget.
 func (r *Run) again(layer int) (keep Keep, shrunk bool) {
 	old := &r.cake.layers[layer]
+	sc := &scored{Heads: old.heads}
+	if r.plan.Heads.Kind == HeadsAdaptive {
+		r.caps[layer] = r.adapt(layer, sc, &Input{Candidates: old.tokens})
+	}
 	keep = Keep{Layer: layer, Heads: make([][]int32, len(old.tokens))}
 	for h := range old.tokens {
-		keep.Heads[h] = pick(&r.plan, &scored{Heads: old.heads}, h, &old.tokens[h], r.caps[layer][h])
+		keep.Heads[h] = pick(&r.plan, sc, h, &old.tokens[h], r.caps[layer][h])
 		shrunk = shrunk || len(keep.Heads[h]) < len(old.tokens[h].Pos)
 		r.held[layer][h] = len(keep.Heads[h])
 	}
