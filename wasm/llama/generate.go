@@ -62,23 +62,25 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions, emit func(Tok
 	if s.pos == 0 {
 		return ReasonNone, fmt.Errorf("llama: generate: %w", ErrEmpty)
 	}
-	if sampler, ok := o.Sampler.(*sample.Sampler); ok && o.Max > 0 {
-		if _, ok := s.m.exec.(step.Stepper); ok && !s.watched && s.recipe.full {
-			return s.replay(ctx, sampler, o, emit)
-		}
-	}
-	begin := time.Now()
 	if err := s.busy("generate", func() error { return s.settled(ctx) }); err != nil {
 		if ctx.Err() != nil {
 			return ReasonStopped, nil
 		}
 		return ReasonNone, err
 	}
+	if sampler, ok := o.Sampler.(*sample.Sampler); ok && o.Max > 0 {
+		if _, ok := s.m.exec.(step.Stepper); ok && !s.watched && s.recipe.full {
+			return s.replay(ctx, sampler, o, emit)
+		}
+	}
+	begin := time.Now()
 	for n := 0; n < o.Max; n++ {
+		var evicted []Eviction
 		if len(s.pending) > 0 {
 			if reason, err := s.settle(ctx); reason != 0 || err != nil {
 				return reason, err
 			}
+			evicted = slices.Clone(s.evicted)
 		}
 		if ctx.Err() != nil {
 			return ReasonStopped, nil
@@ -88,7 +90,7 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions, emit func(Tok
 			return ReasonNone, fmt.Errorf("llama: generate: %w", err)
 		}
 		now := time.Now()
-		t.Millis = now.Sub(begin).Seconds() * 1000
+		t.Millis, t.Evicted = now.Sub(begin).Seconds()*1000, evicted
 		begin = now
 		s.pending = []int32{t.ID}
 		if err := emit(t); err != nil {
@@ -128,9 +130,6 @@ func (s *Session) pick(o GenerateOptions, n int) (Token, error) {
 		return Token{}, err
 	}
 	t := Token{ID: choice.ID, Position: s.pos, Choice: choice}
-	if n > 0 {
-		t.Evicted = slices.Clone(s.evicted)
-	}
 	if n < len(o.Forced) {
 		t.ID, t.Forced = o.Forced[n], true
 		if t.ID < 0 || int(t.ID) >= s.m.cfg.Vocab {

@@ -14,20 +14,21 @@ type pace struct {
 	rows, max int
 	worst     time.Duration // longest operation since the last adapt
 	busy      time.Duration // work since the last yield
+	now       func() time.Time
 }
 
 func newPace(chunk int) pace {
 	if chunk <= 0 {
 		chunk = defaultChunk
 	}
-	return pace{rows: min(chunk, 16), max: chunk}
+	return pace{rows: min(chunk, 16), max: chunk, now: time.Now}
 }
 
 // start begins to measure an operation. The function it returns ends it, and says whether it is time to yield.
 func (p *pace) start() func() bool {
-	begin := time.Now()
+	begin := p.now()
 	return func() bool {
-		d := time.Since(begin)
+		d := p.now().Sub(begin)
 		p.worst = max(p.worst, d)
 		p.busy += d
 		return p.busy >= shortPiece

@@ -8,6 +8,7 @@ import (
 	"kvlens/cache"
 	"kvlens/cache/policy"
 	"kvlens/wasm/llama"
+	"kvlens/wasm/step"
 	"kvlens/web/lab/golden"
 )
 
@@ -68,6 +69,19 @@ func anyTables(m *llama.Model) *policy.Tables {
 		t.Errors[l] = float32(l+1) * 2 / float32(c.Layers*(c.Layers+1))
 	}
 	return t
+}
+
+// exact is the tiny model on a backend, with pieces of 7 rows.
+func exact(t testing.TB, wrap func(step.Backend) step.Backend) *llama.Model {
+	t.Helper()
+	led := new(cache.Ledger)
+	b := newBackend(t, led)
+	if wrap != nil {
+		b = wrap(b)
+	}
+	m := load(t, golden.TinyModel(t), b, led)
+	m.FixPace(7)
+	return m
 }
 
 // ownTeach loads the built-in model for one test, for tests that run side by side.

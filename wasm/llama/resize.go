@@ -14,6 +14,9 @@ import (
 // had. A conversation that the new recipe can't hold gives a *cache.FullError.
 func (s *Session) SetRecipe(ctx context.Context, name policy.Recipe) error {
 	return s.busy("recipe", func() error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		was := *s
 		size := s.cache.Cap()
 		s.opts.Recipe, s.opts.Plan = name, nil
@@ -103,7 +106,14 @@ func (s *Session) resize(ctx context.Context, size int64) error {
 	if err != nil {
 		return err
 	}
-	if err = s.shrink(ctx); err == nil {
+	if s.run != nil {
+		err = s.run.Resize(s.recipe.plan, s.recipe.budget)
+		s.touched = true
+	}
+	if err == nil && size < s.cache.Cap() {
+		err = s.shrink(ctx)
+	}
+	if err == nil {
 		err = s.copyArena(s.arena, arena)
 	}
 	if err == nil {
@@ -130,10 +140,6 @@ func (s *Session) tooLong(size int64) error {
 func (s *Session) shrink(ctx context.Context) error {
 	if s.run == nil || s.pos == 0 {
 		return nil
-	}
-	s.touched = true
-	if err := s.run.Resize(s.recipe.plan, s.recipe.budget); err != nil {
-		return err
 	}
 	if err := s.ready(s.pos); err != nil {
 		return err

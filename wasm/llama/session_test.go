@@ -51,7 +51,7 @@ func (a state) equal(b state) bool {
 // A turn that is cancelled in any layer leaves no trace: the session is as before, and the next turn's logits equal
 // those of a session that never had it.
 func TestCancelledPrefill(t *testing.T) {
-	m := tiny(t)
+	m := exact(t, nil)
 	for _, f32 := range []bool{false, true} {
 		o := llama.SessionOptions{F32: f32, Tokens: 100}
 		clean := session(t, m, o)
@@ -115,6 +115,7 @@ func TestFailedOperation(t *testing.T) {
 	led := new(cache.Ledger)
 	b := &broken{Backend: newBackend(t, led)}
 	m := load(t, golden.TinyModel(t), b, led)
+	m.FixPace(7)
 	s := session(t, m, llama.SessionOptions{Tokens: 60})
 	prefill(t, s, words(20, 1))
 	generate(t, s, 3)
