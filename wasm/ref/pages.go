@@ -2,6 +2,7 @@ package ref
 
 import (
 	"kvlens/cache"
+	"kvlens/cache/policy/stage"
 	"kvlens/wasm/quant"
 )
 
@@ -106,40 +107,21 @@ func (p *Pages) bury() {
 	}
 }
 
-// bounds are the minima and maxima of the keys of a page of slots, channel by channel.
-func (p *Pages) bounds(page int) (low, high []float32) {
-	d := p.Geo.HeadDim
-	all := quant.Float32s(p.Arena[int(p.List.Bounds[page])*4:][:8*d])
-	return all[:d:d], all[d:]
+// bounds are the minima and then the maxima of the keys of a page of slots, channel by channel.
+func (p *Pages) bounds(page int) []float32 {
+	return quant.Float32s(p.Arena[int(p.List.Bounds[page])*4:][:8*p.Geo.HeadDim])
 }
 
 // bound computes the bounds of a page from its keys; when the last of its slots gets its token, they are right.
 func (p *Pages) bound(page int) {
-	low, high := p.bounds(page)
-	key := make([]float32, len(low))
-	empty := true
+	bounds, key := p.bounds(page), make([]float32, p.Geo.HeadDim)
+	first := true
 	for slot := page * p.Geo.Bound; slot < min(p.List.Slots, (page+1)*p.Geo.Bound); slot++ {
 		if p.List.At[slot] == cache.DeadPosition {
 			continue
 		}
 		unpack(key, p.Geo.Key, p.Key(slot))
-		for c, v := range key {
-			if empty || v < low[c] {
-				low[c] = v
-			}
-			if empty || v > high[c] {
-				high[c] = v
-			}
-		}
-		empty = false
+		stage.Bound(bounds, key, first)
+		first = false
 	}
-}
-
-// mostOf is the largest product that a query could have with a key of a page.
-func (p *Pages) mostOf(page int, q []float32) (most float64) {
-	low, high := p.bounds(page)
-	for c, v := range q {
-		most += max(float64(v)*float64(low[c]), float64(v)*float64(high[c]))
-	}
-	return most
 }

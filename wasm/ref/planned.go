@@ -159,9 +159,8 @@ func (e *exec) reads(p *Pages, q []float32) []bool {
 	marked := make([]bool, len(p.List.Bounds))
 	most := make([]float32, len(marked))
 	for i := range most {
-		most[i] = float32(p.mostOf(i, q))
+		stage.PageScores(most[i:i+1], q, p.bounds(i))
 	}
-	marked[int(order[len(order)-1])/p.Geo.Bound] = true
-	stage.Top(marked, most, plan.Read/p.Geo.Bound-1, nil)
+	stage.Pages(marked, most, int(order[len(order)-1])/p.Geo.Bound, plan.Read/p.Geo.Bound, nil)
 	return marked
 }

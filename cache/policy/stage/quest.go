@@ -29,13 +29,11 @@ func PageScores(out, q, bounds []float32) {
 	}
 }
 
-// Pages marks what a query reads: the last page, which is the one being filled, and the best of the others, n in all
-// and one at least. work is as in [Top].
-func Pages(marked []bool, scores []float32, n int, work []uint32) []uint32 {
+// Pages marks what a query reads: the page of the newest token, which is being filled, and the best of the others, n in
+// all and one at least. work is as in [Top].
+func Pages(marked []bool, scores []float32, newest, n int, work []uint32) []uint32 {
 	clear(marked)
-	if len(marked) > 0 {
-		marked[len(marked)-1] = true
-	}
+	marked[newest] = true
 	_, work = Top(marked, scores, n-1, work)
 	return work
 }

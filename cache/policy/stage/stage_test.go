@@ -413,12 +413,11 @@ func TestPages(t *testing.T) {
 		{9, []int32{0, 1, 2, 3, 4}},
 	} {
 		marked := []bool{true, true, true, true, true}
-		Pages(marked, scores, c.n, nil)
+		Pages(marked, scores, 4, c.n, nil)
 		if got := Indices(marked); !slices.Equal(got, c.want) {
 			t.Errorf("%d pages: %v, want %v", c.n, got, c.want)
 		}
 	}
-	Pages(nil, nil, 3, nil)
 }
 
 func TestDots(t *testing.T) {
