@@ -16,6 +16,7 @@ type benchInput struct {
 	Decode    int     `json:"decode" help:"tokens to decode"`
 	Context   int     `json:"context" help:"decode again after that many tokens; 0 is off"`
 	Bandwidth float32 `json:"bandwidth" help:"of the memory, in GB/s, to compare with; 0 is unknown"`
+	Recipes   string  `json:"recipes" help:"recipes, separated by ';', whose share of a prefill of 1,024 tokens is measured too"`
 }
 
 type benchOutput struct {
@@ -24,6 +25,7 @@ type benchOutput struct {
 	Load    float64    `json:"load_seconds"`
 	Prefill speed      `json:"prefill"`
 	Decode  []decoding `json:"decode"`
+	Recipes []costs    `json:"recipes,omitempty"`
 }
 
 // decoding is the speed of decoding after so many tokens, and of the memory that it reads: the weights and the cache,
@@ -99,6 +101,11 @@ func bench(ctx context.Context, in *benchInput) (any, error) {
 			d.Share = d.Read / float64(in.Bandwidth)
 		}
 		out.Decode = append(out.Decode, d)
+	}
+	if in.Recipes != "" {
+		if out.Recipes, err = s.costs(ctx, &in.modelInput, in.Recipes); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }

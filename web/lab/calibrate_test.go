@@ -202,3 +202,17 @@ func TestGenerateRecipe(t *testing.T) {
 		}
 	}
 }
+
+// Every recipe takes some time beside the prefill that it joins; Full only stores.
+func TestCosts(t *testing.T) {
+	const recipes = "full; snapkv window=8; h2o; quest"
+	out := run[benchOutput](t, "", "bench", teachManifest(t), "-prompt", "4", "-decode", "1", "-recipes", recipes)
+	if len(out.Recipes) != 4 {
+		t.Fatalf("%+v", out.Recipes)
+	}
+	for i, name := range strings.Split(recipes, "; ") {
+		if c := out.Recipes[i]; c.Recipe != name || c.Seconds <= 0 || c.Percent <= 0 {
+			t.Errorf("%+v, want %s", c, name)
+		}
+	}
+}

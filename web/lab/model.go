@@ -138,21 +138,30 @@ func (s *source) start(ctx context.Context, in *modelInput, tokens int) (*engine
 
 // session is start with the options that are no setting of every command.
 func (s *source) session(ctx context.Context, in *modelInput, o llama.SessionOptions) (*engine, error) {
-	o.Cap, o.Share, o.F32 = in.Cap.bytes, in.Cap.share, in.F32
-	name := in.Backend
-	if name == "" {
-		name = "ref"
-	}
-	newBackend := backends[name]
-	if newBackend == nil {
-		known := strings.Join(slices.Sorted(maps.Keys(backends)), ", ")
-		return nil, usageError("there is no backend %q, only %s", name, known)
-	}
 	led := new(cache.Ledger)
-	b, err := newBackend(led)
+	b, err := openBackend(in.Backend, led)
 	if err != nil {
 		return nil, err
 	}
+	return s.on(ctx, b, led, in, o)
+}
+
+// openBackend opens a backend by its name.
+func openBackend(name string, led *cache.Ledger) (step.Backend, error) {
+	if name == "" {
+		name = "ref"
+	}
+	open := backends[name]
+	if open == nil {
+		known := strings.Join(slices.Sorted(maps.Keys(backends)), ", ")
+		return nil, usageError("there is no backend %q, only %s", name, known)
+	}
+	return open(led)
+}
+
+// on is session on an open backend, which it closes if it fails.
+func (s *source) on(ctx context.Context, b step.Backend, led *cache.Ledger, in *modelInput, o llama.SessionOptions) (*engine, error) {
+	o.Cap, o.Share, o.F32 = in.Cap.bytes, in.Cap.share, in.F32
 	m, err := llama.Load(ctx, s.File, b, llama.Options{Ledger: led})
 	if err != nil {
 		return nil, errors.Join(err, b.Close())

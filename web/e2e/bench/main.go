@@ -22,6 +22,10 @@ import (
 	"kvlens/wasm/weights"
 )
 
+// recipes stand for classes: positions, attention of the last tokens, its variance, column sums, keys, expected attention,
+// values, one set of a few heads.
+const recipes = "full; streamingllm rank=0; snapkv; snapkv + adakv; cake; h2o; knorm; expected; snapkv + criticalkv; compresskv"
+
 const (
 	teach   = "web/static/models/teach-q8_0.gguf"
 	smolLM2 = "web/models/smollm2-135m-instruct/manifest.json"
@@ -49,7 +53,7 @@ func run() error {
 			return err
 		}
 	}
-	got, err := chromium("Loops|CPU", "./wasm/cpu", "./wasm/llama")
+	got, err := chromium("Loops|CPU|Recipes", "./wasm/cpu", "./wasm/llama")
 	if err != nil {
 		return err
 	}
@@ -82,7 +86,7 @@ func run() error {
 
 // native runs the command line's benchmark on the reference path.
 func native(model string) error {
-	out, err := output("go", "run", "./web/lab", "bench", model)
+	out, err := output("go", "run", "./web/lab", "bench", model, "-recipes", recipes)
 	if err != nil {
 		return err
 	}
@@ -92,16 +96,23 @@ func native(model string) error {
 	var r struct {
 		Prefill speed
 		Decode  []speed
+		Recipes []struct {
+			Recipe  string
+			Percent float64
+		}
 	}
 	if err := json.Unmarshal(out, &r); err != nil || len(r.Decode) == 0 {
 		return fmt.Errorf("bench: lab's answer: %w: %s", err, out)
 	}
 	fmt.Printf("native, %s: prefill %.1f tokens/s, decode %.1f tokens/s\n", filepath.Base(model), r.Prefill.Rate, r.Decode[0].Rate)
+	for _, c := range r.Recipes {
+		fmt.Printf("native, %s: %s selects and stores 1,024 tokens in %.1f %% of the prefill (aim: at most 15)\n", filepath.Base(model), c.Recipe, c.Percent)
+	}
 	return nil
 }
 
 // metric is one "value unit" of a benchmark's line.
-var metric = regexp.MustCompile(`([0-9.]+) ([A-Za-z0-9/-]+)`)
+var metric = regexp.MustCompile(`([0-9.]+) ([A-Za-z0-9/%-]+)`)
 
 // chromium runs benchmarks of packages in a Chromium worker, with flags before them, and returns their metrics by "name unit". A name that came twice (#01)
 // counts as one.
