@@ -208,6 +208,9 @@ func (l *loops) Columns(c *ref.Columns) {
 	simd.Columns(c.Out, c.Q, c.Rows, c.Stride, c.K, c.Dim, c.First, c.Scale, c.Work)
 }
 
+// Mass is in the module for every size.
+func (l *loops) Mass(out, x []float32, cols int, by float32) { simd.Mass(out, x, cols, by) }
+
 // Work is the scratch of either attention.
 func (l *loops) Work(s *step.Shape) int {
 	return max(l.Loops.Work(s), simd.WorkFor(ref.AttendRows, s.Heads/s.KVHeads, s.HeadDim))

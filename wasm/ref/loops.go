@@ -37,6 +37,9 @@ type Loops interface {
 
 	// Columns adds to c.Out.
 	Columns(c *Columns)
+
+	// Mass adds by·‖x[i]‖₁ to out[i], for rows x[i] of cols floats that lie one after the other.
+	Mass(out, x []float32, cols int, by float32)
 }
 
 // AttendRows is the largest number of query rows in one call of Attend.

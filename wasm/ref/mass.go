@@ -34,9 +34,7 @@ func (e *exec) weighValues(layer int, heads []policy.Candidates) error {
 			for ; from < to; from += tile {
 				n := min(tile, to-from)
 				e.b.loops.MatMul(out, s.Hidden, m, 0, s.Hidden, c.V[from*d:][:n*d], n, false)
-				for i := range n {
-					c.OutL1[from+i] += sumAbs(out[i*s.Hidden:][:s.Hidden]) / float32(group)
-				}
+				e.b.loops.Mass(c.OutL1[from:][:n], out, s.Hidden, 1/float32(group))
 			}
 		})
 	}
@@ -62,19 +60,4 @@ func columns(w *quant.Matrix, from, n int, data []float32) *quant.Matrix {
 		copy(m.Scales(r), w.Scales(r)[w.Layout.ScaleBytes(from):])
 	}
 	return m
-}
-
-// sumAbs is ‖x‖₁.
-func sumAbs(x []float32) float32 {
-	var s0, s1, s2, s3 float32
-	for ; len(x) >= 4; x = x[4:] {
-		s0 += max(x[0], -x[0])
-		s1 += max(x[1], -x[1])
-		s2 += max(x[2], -x[2])
-		s3 += max(x[3], -x[3])
-	}
-	for _, v := range x {
-		s0 += max(v, -v)
-	}
-	return s0 + s1 + (s2 + s3)
 }

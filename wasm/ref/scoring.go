@@ -46,6 +46,21 @@ func (f f32) Columns(c *Columns) {
 	}
 }
 
+func (f32) Mass(out, x []float32, cols int, by float32) {
+	for i := range out {
+		var s0, s1 float64
+		row := x[i*cols:][:cols]
+		for ; len(row) >= 2; row = row[2:] {
+			s0 += math.Abs(float64(row[0]))
+			s1 += math.Abs(float64(row[1]))
+		}
+		for _, v := range row {
+			s0 += math.Abs(float64(v))
+		}
+		out[i] += by * float32(s0+s1)
+	}
+}
+
 // The same for the oracle.
 
 func (f64) Dots(out, q, k []float32, scale float32) {
@@ -72,3 +87,5 @@ func (f f64) Columns(c *Columns) {
 		c.Out[j] += float32(s)
 	}
 }
+
+func (f64) Mass(out, x []float32, cols int, by float32) { f32{}.Mass(out, x, cols, by) }

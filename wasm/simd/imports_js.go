@@ -63,3 +63,7 @@ func softmax(row *float32, n int32, scratch *float32)
 //go:wasmimport simd columns
 //go:noescape
 func columns(q *float32, rows, stride int32, k *float32, dim, seen int32, scale float32, out, work *float32, row int32)
+
+//go:wasmimport simd mass
+//go:noescape
+func mass(out, x *float32, rows, cols int32, by float32)

@@ -60,3 +60,14 @@ func Columns(out, q []float32, rows, stride int, k []float32, dim, first int, sc
 	need("scratch", len(scratch), ColumnRows*row)
 	columns(&q[0], int32(rows), int32(stride), &k[0], int32(dim), int32(first+1), scale, &out[0], &scratch[0], int32(row))
 }
+
+// Mass adds by·Σ|x[i]| to out[i], for rows x[i] of cols floats that lie one after the other.
+func Mass(out, x []float32, cols int, by float32) {
+	if cols <= 0 {
+		panic(fmt.Sprintf("simd: rows of %d", cols))
+	}
+	need("rows", len(x), len(out)*cols)
+	if len(out) > 0 {
+		mass(&out[0], &x[0], int32(len(out)), int32(cols), by)
+	}
+}

@@ -102,6 +102,32 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+func TestMass(t *testing.T) {
+	skipWithout(t)
+	r := rand.New(rand.NewPCG(37, 38))
+	for _, cols := range []int{1, 4, 7, 8, 31, 576} {
+		const rows = 3
+		x, out := random(r, rows*cols), random(r, rows+1)
+		last := out[rows]
+		for i := range rows {
+			want := float64(out[i])
+			for _, v := range x[i*cols:][:cols] {
+				want += 0.25 * math.Abs(float64(v))
+			}
+			one := out[i : i+1]
+			Mass(one, x[i*cols:], cols, 0.25)
+			near(t, "mass", out[i], want)
+		}
+		was := out[0]
+		Mass(out[:rows], x, cols, -0.25)
+		Mass(out[:rows], x, cols, 0.25)
+		near(t, "mass of all rows", out[0], float64(was))
+		if out[rows] != last {
+			t.Errorf("%d: something is written beyond the rows", cols)
+		}
+	}
+}
+
 func TestGather(t *testing.T) {
 	skipWithout(t)
 	r := rand.New(rand.NewPCG(35, 36))
@@ -146,6 +172,7 @@ func TestScoringChecks(t *testing.T) {
 		"column query": func() { Columns(x, x[:31], 4, 8, x, 8, 0, 1, x) },
 		"page":         func() { Gather(x, make([]uint8, 256), []uint32{0}, 2, false, []uint32{2}, 8) },
 		"arena":        func() { Gather(x, make([]uint8, 256), []uint32{60}, 2, false, []uint32{0}, 8) },
+		"mass":         func() { Mass(x[:9], x, 8, 1) },
 		"lanes":        func() { Gather(x[:8], make([]uint8, 256), []uint32{0}, 2, false, []uint32{0, 1}, 8) },
 	} {
 		func() {

@@ -86,3 +86,18 @@ EXPORT(columns)(const float *q, int rows, int stride, const float *k, int dim, i
   for (; t + 3 <= rows; t += 3) rows3(3, q + t * stride, stride, k, dim, seen + t, scale, out, work, row);
   for (; t < rows; t++) rows3(1, q + t * stride, stride, k, dim, seen + t, scale, out, work, row);
 }
+
+// mass adds by · Σ|x| to a number for each of some rows of x, which lie one after the other.
+EXPORT(mass)(float *out, const float *x, int rows, int cols, float by) {
+  for (int r = 0; r < rows; r++, x += cols) {
+    v128_t a = wasm_f32x4_splat(0), b = a;
+    int c = 0;
+    for (; c + 8 <= cols; c += 8) {
+      a = wasm_f32x4_add(a, wasm_f32x4_abs(wasm_v128_load(x + c)));
+      b = wasm_f32x4_add(b, wasm_f32x4_abs(wasm_v128_load(x + c + 4)));
+    }
+    float total = sum4(wasm_f32x4_add(a, b));
+    for (; c < cols; c++) total += __builtin_fabsf(x[c]);
+    out[r] += by * total;
+  }
+}
