@@ -4,6 +4,10 @@
 //	go run ./web/lab tokenize FILE -text "Hello"
 //	go run ./web/lab logits FILE -text "Hello" -top 5
 //	go run ./web/lab generate FILE -chat "What is the capital of France?"
+//	go run ./web/lab generate FILE -chat "…" -recipe "snapkv window=8 + adakv" -cap 25%
+//	go run ./web/lab policy ARRAYS.json -recipe "h2o" -keep 0.25
+//	go run ./web/lab calibrate FILE -checkpoint AT.json >wasm/heads/MODEL.json
+//	go run ./web/lab needles FILE -checkpoint AT.json
 //	go run ./web/lab bench FILE
 //
 // FILE is a .gguf file or the manifest.json of a model in parts. Every flag is also a field of the JSON object that -json
