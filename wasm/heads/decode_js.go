@@ -1,7 +1,7 @@
 package heads
 
 import (
-	"errors"
+	"fmt"
 	"syscall/js"
 
 	"kvlens/cache/policy"
@@ -13,8 +13,12 @@ import (
 func decode(data []byte, t *policy.Tables) (err error) {
 	defer jsutil.Catch("JSON.parse", &err)
 	defer func() {
-		if wrong, ok := recover().(*js.ValueError); ok {
-			err = errors.Join(errors.New("not head tables"), wrong)
+		switch r := recover().(type) {
+		case nil:
+		case *js.ValueError: // a value of another type than expected
+			err = fmt.Errorf("not head tables: %w", r)
+		default:
+			panic(r)
 		}
 	}()
 	v := js.Global().Get("JSON").Call("parse", string(data))
