@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -154,6 +155,9 @@ func TestNeedles(t *testing.T) {
 	}
 	if out.Tried != 12 || out.N < 1 || len(out.Rows) != 18 {
 		t.Fatalf("%d of %d prompts, %d rows", out.N, out.Tried, len(out.Rows))
+	}
+	if len(out.Table) != 2+9 || out.Table[0] != "| recipe | 100 % | 3 % |" || out.Table[2] != fmt.Sprintf("| `window` | %d | %d |", out.N, out.Rows[1].Right) {
+		t.Errorf("%q", out.Table)
 	}
 	for _, r := range out.Rows {
 		switch {

@@ -32,6 +32,7 @@ type needlesOutput struct {
 	Tried int         `json:"tried"`
 	N     int         `json:"n"` // prompts that the full cache answers: only these count
 	Rows  []needleRow `json:"rows"`
+	Table []string    `json:"table"` // the rows as lines of a table in Markdown
 }
 
 // needleRow is a recipe at a budget.
@@ -328,5 +329,32 @@ func (t *needleTable) count(all []tried) needlesOutput {
 	for i := range out.Rows {
 		out.Rows[i].Kept /= float64(max(1, out.N))
 	}
+	out.Table = t.table(out.Rows)
 	return out
+}
+
+// table is a line for each recipe: how many answers were right at each budget, and which share stayed where that is
+// another.
+func (t *needleTable) table(rows []needleRow) []string {
+	budgets := 1
+	for budgets < len(rows) && rows[budgets].Recipe == rows[0].Recipe {
+		budgets++
+	}
+	head, rule := "| recipe |", "|---|"
+	for _, r := range rows[:budgets] {
+		head, rule = head+fmt.Sprintf(" %d %% |", r.Keep), rule+"---|"
+	}
+	lines := []string{head, rule}
+	for line := range slices.Chunk(rows, budgets) {
+		text := "| `" + line[0].Recipe + "` |"
+		for _, r := range line {
+			text += fmt.Sprintf(" %d", r.Right)
+			if math.Abs(r.Kept-float64(r.Keep)) > 1 {
+				text += fmt.Sprintf(" (%.0f %%)", r.Kept)
+			}
+			text += " |"
+		}
+		lines = append(lines, text)
+	}
+	return lines
 }
