@@ -40,6 +40,8 @@ func (e *exec) Follow(p *policy.Plan) error {
 		return e.failed("a window of %d queries", w)
 	case p.Store.Page < 0 || p.Store.Read < 0 || p.Protect.Sinks < 0:
 		return e.failed("pages of %d tokens, %d to read, %d sinks", p.Store.Page, p.Store.Read, p.Protect.Sinks)
+	case s.RotDim > 0 && e.positions < 2:
+		return e.failed("a RoPE table of %d positions", e.positions)
 	case p.Store.Rank && p.Store.Virtual:
 		return e.failed("positions by rank and a compensation token: keys of one position have no mean")
 	}

@@ -122,26 +122,37 @@ func share(logits []float32, more float64) float64 {
 func (r *run) attendPages(pages []Pages) error {
 	s, d := &r.shape, r.shape.HeadDim
 	t := &r.follow.tokens
+	for h := range pages {
+		if pages[h].Geo.Bound == 0 || pages[h].List.Live == 0 {
+			return r.failed("attend to pages: the cache has no bounds of pages, or no tokens")
+		}
+	}
 	t.clear()
-	if err := r.gather(r.a, pages, 0, true, true); err != nil {
+	if err := r.gather(r.a, pages, 0, false, false); err != nil {
 		return err
+	}
+	for name, to := range map[string]*scratch{"keys of a layer": &t.keys, "values of a layer": &t.values} {
+		if err := r.atLeast(to, name, len(pages)*t.room*d); err != nil {
+			return err
+		}
 	}
 	group := s.Heads / s.KVHeads
 	q, out := r.chunkRows(step.Q, s.Heads*d), r.chunkRows(step.A, s.Heads*d)
 	r.b.parallel(len(pages), 1, func(worker, from, to int) {
 		for head := from; head < to; head++ {
-			p := &pages[head]
-			keys, values := make([]float32, p.List.Live*d), make([]float32, p.List.Live*d)
+			p, keys, values := &pages[head], t.of(t.keys, head, d), t.of(t.values, head, d)
+			slots := make([]uint32, 0, p.List.Live)
 			for h := head * group; h < (head+1)*group; h++ {
 				reads := r.reads(p, q[h*d:][:d])
-				n := 0
-				for i, slot := range t.heads[head].slots {
+				slots = slots[:0]
+				for _, slot := range p.List.Order() {
 					if reads[int(slot)/p.Geo.Bound] {
-						copy(keys[n*d:], t.of(t.keys, head, d)[i*d:][:d])
-						copy(values[n*d:], t.of(t.values, head, d)[i*d:][:d])
-						n++
+						slots = append(slots, slot)
 					}
 				}
+				n := len(slots)
+				r.b.loops.Gather(keys, p.KeyLanes(), slots)
+				r.b.loops.Gather(values, p.ValueLanes(), slots)
 				r.b.loops.Attend(&Attention{
 					Pages: Pages{List: &nothing, Geo: p.Geo}, Rows: 1, Heads: 1, Dim: d,
 					Q: q[h*d:], Out: out[h*d:], Stride: s.Heads * d, Scale: r.scale(), Work: r.workOf(worker),
@@ -157,6 +168,9 @@ func (r *run) attendPages(pages []Pages) error {
 func (e *exec) reads(p *Pages, q []float32) []bool {
 	plan, order := &e.follow.plan.Store, p.List.Order()
 	marked := make([]bool, len(p.List.Bounds))
+	if len(order) == 0 {
+		return marked
+	}
 	most := make([]float32, len(marked))
 	for i := range most {
 		stage.PageScores(most[i:i+1], q, p.bounds(i))

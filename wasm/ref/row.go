@@ -32,7 +32,7 @@ func (e *exec) see(a *step.Args, p *Pages, head, row int) sight {
 		e.rotate(q, rank)
 	}
 	var reads []bool
-	if plan != nil && plan.Store.Page > 0 && a.Stored {
+	if plan != nil && plan.Store.Page > 0 && p.Geo.Bound > 0 && a.Stored {
 		reads = e.reads(p, q)
 	}
 	x := sight{make([]float32, len(slots)), math.Inf(-1)}

@@ -59,7 +59,8 @@ type (
 	// not stored yet. Query head h reads KV head h div (n_heads/n_kv_heads). In decode, Store runs first and Attend
 	// reads stored tokens only.
 	Attend struct{ Layer int }
-	// Store writes rows of K and V, and their positions, to the slots of the run.
+	// Store writes rows of K and V, and their positions, to the slots of the run; rows whose slot is cache.NoSlot are left
+	// out.
 	Store struct{ Layer int }
 	// Project adds W·In to X: the attention's output projection (In = A) and the MLP's down projection (In = F).
 	Project struct {
@@ -134,8 +135,8 @@ type Exec interface {
 	Run(ctx context.Context, a *Args, from, to int) error
 	// Scratch gives the buffer behind a name, for reading.
 	Scratch(n Name) Buffer
-	// AttentionRow writes the softmax row of Q's row (chunk row) for one layer: out is [n_heads][stored tokens],
-	// in slot order of the layer's lists (the same length for all heads under Full).
+	// AttentionRow writes the softmax row of Q's row (chunk row) for one layer: out is [n_heads][positions], 0 where there
+	// is no token or a later one. As in a [View], slots stand for positions where the backend follows no plans.
 	AttentionRow(a *Args, layer, row int, out [][]float32) error
 	Close()
 }

@@ -3,9 +3,9 @@ package step
 import "math"
 
 // View says which attention rows become codes, and where they go. A cell is the largest softmax probability of Pool
-// neighbours among the slots, as [Code] writes it; where rows of several queries share a row of cells, they pool too, so
-// that no single token vanishes. Slots are in the order of the layer's lists, which under the full recipe is that of the
-// positions; slots of later positions than the query's are 0.
+// neighbouring positions, as [Code] writes it; where rows of several queries share a row of cells, they pool too, so
+// that no single token vanishes. Positions that have no token any more, or come after the query's, are 0. A backend that
+// follows no plans (see [Scorer]) has slots in place of positions, which under the full recipe are the same.
 //
 // Row r of the turn and head h go to row (h − Head) + (r − Base) div Pool of cells: either one query of several heads
 // (Base is its row), or many queries of one head (Base is 0); never several of both. What is there stays where it is larger.
@@ -26,8 +26,8 @@ type View struct {
 // View.Dst is freed.
 type Viewer interface {
 	Look(a *Args, v *View) error
-	// Scores writes the logits q·k/√D of a head for one chunk row: out is [stored tokens]; −Inf where AttentionRow has 0
-	// because a slot is dead or later.
+	// Scores writes the logits q·k/√D of a head for one chunk row: out is [positions]; −Inf where AttentionRow has 0
+	// because there is no token or a later one.
 	Scores(a *Args, layer, head, row int, out []float32) error
 }
 
