@@ -66,7 +66,7 @@ func (r *Run) layers(candidates int) []int {
 	case l.Kind == LayersPyramid && reference:
 		return stage.PyramidReference(b, guard, int(l.Beta), n, candidates)
 	case l.Kind == LayersPyramid:
-		return plus(stage.Pyramid(total-guard*n, n, candidates-guard, l.Beta), guard)
+		return plus(stage.Pyramid(total-guard*n, n, candidates, guard, l.Beta), guard)
 	case l.Kind == LayersError:
 		floor := l.Floor
 		if floor > b {

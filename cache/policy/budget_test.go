@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -162,6 +163,7 @@ func TestMaskedBudgets(t *testing.T) {
 		tokens int
 		want   []int
 	}{
+		{"the answer too", Recipe{"duo", map[string]float64{"retrieval": .25, "sinks": 4}, nil}, 27, []int{30, 26, 26, 26}},
 		// 80 slots, 30 of them for the retrieval head: 50 for three.
 		{"one by duo", Recipe{"duo", map[string]float64{"retrieval": .25, "sinks": 4}, nil}, 20, []int{30, 17, 17, 16}},
 		// The window of the others is 4 + 6, or a fifth of the text; what is left goes to the retrieval head.
@@ -213,5 +215,73 @@ func TestPitfall29ListsAreAsLongAsTheirBudgets(t *testing.T) {
 	}
 	if slices.Min(caps) == slices.Max(caps) {
 		t.Errorf("budgets of heads do not differ: %v", caps)
+	}
+}
+
+// TestErrorBudgetsOfFewTokens: below the published floor of 32 tokens layers still differ; they are sure of the window
+// and a token.
+func TestErrorBudgetsOfFewTokens(t *testing.T) {
+	s := Shape{3, 4, 2, 2}
+	tables := tablesOf(s, rand.New(rand.NewPCG(7, 7)))
+	tables.Errors = []float32{.5, .3, .2}
+	p := mustPlan(t, Recipe{Method: "compresskv", Knobs: map[string]float64{"window": 4}})
+	_, caps := capsOf(t, p, s, Budget{Tokens: 16, Reserve: 2}, 60, tables)
+	// 5 each and 33 to share: 16.5, to even, 9.9 and 6.6.
+	if want := []int{21, 21, 15, 15, 12, 12}; !slices.Equal(caps, want) {
+		t.Errorf("%v, want %v", caps, want)
+	}
+}
+
+// TestPublishedRoundingsUnderACap: where published integers exceed the sum, a cap still holds; in parity they stand.
+func TestPublishedRoundingsUnderACap(t *testing.T) {
+	pyramid := mustPlan(t, Recipe{Method: "pyramidkv", Knobs: map[string]float64{"rounding": 1}})
+	ada := mustPlan(t, Recipe{"snapkv", map[string]float64{"window": 1}, []Wrap{{"adakv", map[string]float64{"rounding": 1, "alpha": 0.5}}}})
+	for _, c := range []struct {
+		name   string
+		p      *Plan
+		s      Shape
+		tokens int
+	}{{"pyramid", pyramid, Shape{6, 2, 1, 2}, 32}, {"AdaKV", ada, Shape{1, 8, 8, 2}, 5}} {
+		exceeded := 0
+		for first := 100; first < 110; first++ {
+			for _, parity := range []bool{false, true} {
+				_, caps := capsOf(t, c.p, c.s, Budget{Tokens: c.tokens, Reserve: 1, Parity: parity}, first, nil)
+				switch most := c.s.Layers * c.s.KVHeads * c.tokens; {
+				case sum(caps) > most && parity:
+					exceeded++
+				case sum(caps) > most:
+					t.Fatalf("%s: %v sum to %d, the arena has %d", c.name, caps, sum(caps), most)
+				}
+			}
+		}
+		if exceeded == 0 {
+			t.Errorf("%s: the published integers exceed no sum here: the grid shows nothing", c.name)
+		}
+	}
+}
+
+// TestFirstAverages: the moving average of our rule begins with a prompt's scores as one token's attention, whatever they
+// sum to, and with nothing where they are no attention.
+func TestFirstAverages(t *testing.T) {
+	for method, want := range map[string]float64{"snapkv": 1, "knorm": 0} {
+		p := mustPlan(t, Recipe{Method: method})
+		y := newToy(t, p, Shape{2, 4, 2, 2}, Budget{Tokens: 60, Reserve: 2}, nil, 3)
+		y.prompt(50)
+		for h, scores := range y.run.Scores(1) {
+			all, got := 0.0, 0.0
+			for _, x := range scores {
+				all += float64(x)
+			}
+			for i, x := range scores {
+				a := float64(y.sums[1][h][int32(i)])
+				got += a
+				if math.Abs(a-want*float64(x)/all) > 1e-6 {
+					t.Fatalf("%s: token %d begins with %v, its score is %v of %v", method, i, a, x, all)
+				}
+			}
+			if math.Abs(got-want) > 1e-5 {
+				t.Errorf("%s: averages begin with a sum of %v, want %v", method, got, want)
+			}
+		}
 	}
 }

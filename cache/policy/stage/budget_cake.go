@@ -25,8 +25,8 @@ func Cake(preference []float64, total, room int) []int {
 }
 
 // CakeReference is the published arithmetic: shares are truncated; what is clipped at room goes evenly to layers
-// below it, the first ones getting the remainder; then what misses the total goes evenly to layers below room, or
-// comes from layers with more than one. It can give a layer nothing, and more than room.
+// below it, the first ones getting the remainder; then what misses the total goes evenly to layers below room. It
+// can give a layer nothing, and more than room.
 func CakeReference(preference []float64, total, room int) []int {
 	sum := 0.0
 	for _, p := range preference {
@@ -54,7 +54,7 @@ func CakeReference(preference []float64, total, room int) []int {
 	}
 	open = open[:0]
 	for i, x := range n {
-		if missing > 0 && x < room || missing < 0 && x > 1 {
+		if x < room {
 			open = append(open, i)
 		}
 	}
@@ -67,14 +67,10 @@ func spread(n, open []int, what int) {
 	if len(open) == 0 {
 		return
 	}
-	sign := 1
-	if what < 0 {
-		sign, what = -1, -what
-	}
 	for at, i := range open {
-		n[i] += sign * (what / len(open))
+		n[i] += what / len(open)
 		if at < what%len(open) {
-			n[i] += sign
+			n[i]++
 		}
 	}
 }

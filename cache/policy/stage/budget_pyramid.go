@@ -3,17 +3,18 @@ package stage
 import "math"
 
 // Pyramid shares total tokens, protected ones left out, among layers along a line from the lowest layer down to the
-// highest (PyramidKV): the ends are 2b − b/beta and b/beta for a mean of b, and no layer gets more than room. Below
-// room = 2b the line is flat, as published. Each gets at least one where the total allows.
-func Pyramid(total, layers, room int, beta float64) []int {
-	b := float64(total) / float64(layers)
-	if layers == 1 || b < 1 || float64(room) < 2*b {
+// highest (PyramidKV): the ends are 2b − b/beta and b/beta for a mean of b, and no layer gets more than what a prompt of
+// length tokens has beside its protected ones. Below a length of 2b the line is flat, as published. Each gets at least
+// one where the total allows.
+func Pyramid(total, layers, length, protected int, beta float64) []int {
+	b, room := float64(total)/float64(layers), float64(length-protected)
+	if layers == 1 || b < 1 || float64(length) < 2*b {
 		return Even(total, layers)
 	}
 	low := b / beta
 	high := 2*b - low
-	if high > float64(room) {
-		high = float64(room)
+	if high > room {
+		high = room
 		low = 2*b - high
 	}
 	shares := make([]float64, layers)

@@ -168,7 +168,7 @@ func TestPitfall3PyramidOfOneLayer(t *testing.T) {
 	for _, layers := range []int{1, 2, 3, 30} {
 		for _, b := range []int{1, 2, 3, 5} {
 			for _, beta := range []float64{1, 20, 1000} {
-				got := Pyramid(b*layers, layers, 500, beta)
+				got := Pyramid(b*layers, layers, 500, 3, beta)
 				if sum(got) != b*layers || slices.Min(got) < 1 {
 					t.Errorf("%d layers, %d tokens, beta %v: %v", layers, b, beta, got)
 				}
@@ -184,7 +184,7 @@ func TestPitfall4PyramidMeetsTheSum(t *testing.T) {
 		for _, w := range []int{1, 8, 15} {
 			for _, length := range []int{b, b + 1, 2 * b, 3 * b, 4000} {
 				for _, layers := range []int{1, 2, 4, 30, 32} {
-					got := Pyramid((b-w)*layers, layers, length-w, 20)
+					got := Pyramid((b-w)*layers, layers, length, w, 20)
 					if sum(got) != (b-w)*layers {
 						t.Errorf("B %d, w %d, L %d, %d layers: %v sum to %d", b, w, length, layers, got, sum(got))
 					}
@@ -212,7 +212,7 @@ func TestPitfall5PyramidThresholds(t *testing.T) {
 		{b, []int{24, 24, 24, 24}, nil},
 		{b + 1, []int{24, 24, 24, 24}, []int{20, 20, 20, 20}},
 		{2*20 - 1, []int{24, 24, 24, 24}, []int{20, 20, 20, 20}},
-		{2 * 20, []int{40, 30, 20, 10}, []int{20, 20, 20, 20}}, // 36 beside the window are not yet 2·20
+		{2 * 20, []int{40, 30, 20, 10}, []int{36, 25, 15, 4}},  // 36, 25⅓, 14⅔, 4: no more than there are beside the window
 		{2*20 + w, []int{43, 31, 19, 7}, []int{39, 26, 14, 1}}, // 39, 26⅓, 13⅔, 1
 	} {
 		if got := PyramidReference(b, w, 20, layers, c.length); !slices.Equal(got, c.reference) {
@@ -221,7 +221,7 @@ func TestPitfall5PyramidThresholds(t *testing.T) {
 		if c.ours == nil {
 			continue
 		}
-		if got := Pyramid((b-w)*layers, layers, c.length-w, 20); !slices.Equal(got, c.ours) {
+		if got := Pyramid((b-w)*layers, layers, c.length, w, 20); !slices.Equal(got, c.ours) {
 			t.Errorf("ours at %d: %v, want %v", c.length, got, c.ours)
 		}
 	}
@@ -229,11 +229,12 @@ func TestPitfall5PyramidThresholds(t *testing.T) {
 
 // TestPitfall6PyramidFallsFromLayerToLayer: for every beta the line falls, and its ends are as far from the mean.
 func TestPitfall6PyramidFallsFromLayerToLayer(t *testing.T) {
+	const w = 1
 	for _, b := range []int{1, 4, 13, 100} {
 		for _, beta := range []float64{1, 1.5, 7, 20, 100, 1e6} {
 			for _, layers := range []int{2, 5, 32} {
-				for _, room := range []int{2 * b, 2*b + 1, 40 * b} {
-					got := Pyramid(b*layers, layers, room, beta)
+				for _, room := range []int{2*b - w, 2 * b, 2*b + 1, 40 * b} {
+					got := Pyramid(b*layers, layers, room+w, w, beta)
 					for l := 1; l < layers; l++ {
 						if got[l] > got[l-1] {
 							t.Fatalf("b %d, beta %v, room %d: %v rises", b, beta, room, got)
