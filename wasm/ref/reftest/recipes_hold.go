@@ -13,7 +13,7 @@ import (
 // testMoves: tokens that move within their lists, and pages that move within the arena, change nothing.
 func testMoves(t *testing.T, open Open, tol Tolerance) {
 	for i, s := range labShapes(8) {
-		geo := cache.Geometry{Key: cache.Format(i % 2), PageK: 1 + i%3, PageV: 2, Scores: true}
+		geo := cache.Geometry{Key: cache.Format(i % 2), PageK: 1 + i%3, PageV: 2, Scores: true, Bound: 4}
 		l := newLab(t, open, s, geo, 8, &policy.Plan{Decode: policy.Decode{Kind: policy.DecodeSums, Decay: 1}})
 		l.fill(40)
 		for h := range l.held {
@@ -25,12 +25,18 @@ func testMoves(t *testing.T, open Open, tol Tolerance) {
 			in, err := l.scorer.Rows(a, 0)
 			l.must(err)
 			l.compareRows(in, q, &policy.Decode{Kind: policy.DecodeSums, Decay: 1}, tol)
+			for h := range l.held { // beside dead slots too
+				l.checkBounds(l.readArena(), h, int(a.Slots[h][0])/geo.Bound)
+			}
 		}
 		decode()
 		for h := range l.held {
 			moves := l.cache.Compact(0, h)
 			l.must(l.scorer.Move(l.at(nil), 0, h, moves))
 			l.cache.Trim(0, h)
+			for page := range l.cache.List(0, h).Bounds {
+				l.checkBounds(l.readArena(), h, page)
+			}
 		}
 		decode()
 		moves := l.cache.Gather()
