@@ -61,7 +61,7 @@ func (v *visitor) brief() string {
 		if (!s) return "none";
 		const {phase, model, mode, backend, max, work, problem, turns, memory} = s;
 		const cut = (t) => ({asked: t.asked.slice(0, 40), text: t.text.slice(0, 60), pieces: t.pieces, tokens: t.tokens, reason: t.reason, ended: t.ended});
-		return JSON.stringify({phase, model: model.split("/").at(-2), mode, backend, max, work, problem, stored: memory.stored, turns: turns.slice(-3).map(cut)});
+		return JSON.stringify({phase, model: model.split("/").slice(-2).join("/"), mode, backend, max, work, problem, stored: memory.stored, turns: turns.slice(-3).map(cut)});
 	})()`)
 	if err != nil {
 		return err.Error()
