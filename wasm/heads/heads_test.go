@@ -1,11 +1,13 @@
 package heads
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +22,11 @@ var shipped = []struct {
 	shape               policy.Shape
 }{
 	{"teach.json", "web/static/models/teach.json", "", policy.Shape{Layers: 4, Heads: 6, KVHeads: 2, HeadDim: 32}},
+	// From the card of SmolLM2-135M; the hash is that of the file that `make model` fetches.
+	{
+		"smollm2-135m-instruct.json", "", "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+		policy.Shape{Layers: 30, Heads: 9, KVHeads: 3, HeadDim: 64},
+	},
 }
 
 // Every shipped file is found by its model's hash and fits the model; it was measured on enough answers, and its numbers
@@ -109,4 +116,64 @@ func TestUnknown(t *testing.T) {
 			t.Errorf("%q: %v, %v", sha, tables, err)
 		}
 	}
+}
+
+// SmolLM2's heads were measured elsewhere too, with another needle, other prose and other random tokens. The heads that
+// stand out are the same ones.
+func TestAgainstOthers(t *testing.T) {
+	tables, err := For(shipped[1].sha)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := golden.ReadBehaviour(t)
+	for _, c := range []struct {
+		name string
+		got  [][]float32
+		want [][]float64
+		top  int // heads that stand out there
+		same int // of them, at least as many are among as many of ours
+	}{
+		{"semantic", tables.Semantic, b.Needle, 15, 10},
+		{"retrieval", tables.Retrieval, b.Needle, 15, 5}, // top hits there, attention here
+		{"induction", tables.Induction, b.Induction, 15, 13},
+		{"echo", tables.Echo, b.Echo, 3, 3},
+		{"sink", tables.Sink, b.Sink, 15, 10},
+	} {
+		got, want := slices.Concat(c.got...), slices.Concat(c.want...)
+		x, y := order(got), order(want)
+		same := 0
+		for _, h := range y[:c.top] {
+			if slices.Contains(x[:c.top], h) {
+				same++
+			}
+		}
+		t.Logf("%s: %d of the first %d are the same, rank correlation %.3f", c.name, same, c.top, correlation(x, y))
+		if same < c.same {
+			t.Errorf("%s: only %d of the first %d heads are the same", c.name, same, c.top)
+		}
+	}
+}
+
+// order is indices by descending score.
+func order[T float32 | float64](scores []T) []int {
+	at := make([]int, len(scores))
+	for i := range at {
+		at[i] = i
+	}
+	slices.SortStableFunc(at, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	return at
+}
+
+// correlation is Spearman's, of two orders.
+func correlation(x, y []int) float64 {
+	rank := make([]int, len(x))
+	for r, i := range x {
+		rank[i] = r
+	}
+	sum, n := 0.0, float64(len(x))
+	for r, i := range y {
+		d := float64(r - rank[i])
+		sum += d * d
+	}
+	return 1 - 6*sum/(n*(n*n-1))
 }
