@@ -2,6 +2,7 @@ package cpu_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -189,4 +190,76 @@ func (l *layer) prefill(b *testing.B, p *policy.Plan) (took []time.Duration) {
 	})
 	chunks(func() { count(func() { run(3, 4) }) })
 	return took
+}
+
+// BenchmarkRows reports what a decode rule that looks at attention takes, in percent of a layer of a decoded token: one
+// layer of SmolLM2, 256 and 1,024 tokens stored.
+func BenchmarkRows(b *testing.B) {
+	l := openLayer(b, func(led *cache.Ledger) (step.Backend, error) { return cpu.New(led, cpu.Options{}) })
+	for _, n := range []int{256, 1024} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var part float64
+			for b.Loop() {
+				part = l.decoding(b, n)
+			}
+			b.ReportMetric(100*part, "%-of-decode")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// decoding is the time of Rows over that of the rest of a layer, after n tokens. The last one is decoded again and again.
+func (l *layer) decoding(b *testing.B, n int) float64 {
+	b.Helper()
+	must := func(err error) {
+		b.Helper()
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	s := &l.shape
+	geo := cache.Geometry{
+		Layers: 1, KVHeads: s.KVHeads, HeadDim: s.HeadDim, Key: cache.F16, Value: cache.F16, PageK: 8, PageV: 8, Scores: true,
+	}
+	size := geo.FullBytes(n)
+	arena, err := l.b.Alloc(cache.Free, "arena", size)
+	must(err)
+	defer l.b.Free(arena)
+	c, err := cache.New(geo, size, l.led)
+	must(err)
+	defer c.Close()
+	must(l.b.Upload(arena, 0, make([]byte, size)))
+	scorer := l.exec.(step.Scorer)
+	must(scorer.Follow(&policy.Plan{Decode: policy.Decode{Kind: policy.DecodeSums, Decay: 1}}))
+	defer func() { must(scorer.Follow(nil)) }()
+	a := &step.Args{
+		Cache: c, Arena: arena, IDs: l.ids[:1], Pos: n - 1, To: 1, Stored: true, Slots: make([][]uint32, s.KVHeads),
+	}
+	for h := range a.Slots {
+		positions := make([]uint32, n)
+		for i := range positions {
+			positions[i] = uint32(i)
+		}
+		slots, err := c.Put(0, h, positions)
+		must(err)
+		a.Slots[h] = slots[n-1:]
+	}
+	const batch = 20 // the browser's clock has steps of 0.1 ms
+	rest, rows := time.Hour, time.Hour
+	for range 60 {
+		start := time.Now()
+		for range batch {
+			for _, ops := range [][2]int{{0, 2}, {3, 4}, {2, 3}, {4, 7}} {
+				must(l.exec.Run(context.Background(), a, ops[0], ops[1]))
+			}
+		}
+		rest = min(rest, time.Since(start))
+		start = time.Now()
+		for range batch {
+			_, err := scorer.Rows(a, 0)
+			must(err)
+		}
+		rows = min(rows, time.Since(start))
+	}
+	return float64(rows) / float64(rest)
 }

@@ -72,7 +72,7 @@ func (e *exec) pages(a *step.Args, layer int) ([]Pages, error) {
 	if geo.Layers != e.shape.Layers || geo.KVHeads != e.shape.KVHeads || geo.HeadDim != e.shape.HeadDim {
 		return nil, e.failed("a cache of %d layers, %d KV heads of %d", geo.Layers, geo.KVHeads, geo.HeadDim)
 	}
-	arena, err := e.b.bytes(a.Arena, 0, a.Cache.Cap())
+	arena, err := e.b.bytes(a.Arena, 0, a.Cache.Cap()&^3)
 	if err != nil {
 		return nil, e.failed("arena: %v", err)
 	}

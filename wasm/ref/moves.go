@@ -118,7 +118,7 @@ func (e *exec) Relocate(a *step.Args, pages []cache.PageMove) error {
 	if a.Cache == nil {
 		return e.failed("no cache")
 	}
-	arena, err := e.b.bytes(a.Arena, 0, a.Cache.Cap())
+	arena, err := e.b.bytes(a.Arena, 0, a.Cache.Cap()&^3)
 	if err != nil {
 		return e.failed("arena: %v", err)
 	}

@@ -86,8 +86,12 @@ func (l *Lanes) Lane(slot int) []byte {
 
 // Score is the accumulated attention of a slot.
 func (p *Pages) Score(slot int) *float32 {
-	at := int(p.List.Scores[slot/cache.PosLanes])*4 + slot%cache.PosLanes*4
-	return &quant.Float32s(p.Arena[at:][:4])[0]
+	return &quant.Float32s(p.Arena[4*p.scoreWord(uint32(slot)):][:4])[0]
+}
+
+// scoreWord is where it lies in the arena, in words.
+func (p *Pages) scoreWord(slot uint32) int {
+	return int(p.List.Scores[slot/cache.PosLanes] + slot%cache.PosLanes)
 }
 
 // sums is the record of a list's compensation token: Σk and Σv of what left, and how many they are.

@@ -2,6 +2,7 @@ package ref
 
 import (
 	"kvlens/cache/policy"
+	"kvlens/wasm/quant"
 	"kvlens/wasm/step"
 )
 
@@ -86,8 +87,9 @@ func (r *run) fold(pages []Pages, rows [][]float32) ([][]float32, error) {
 	for h := range pages {
 		p := &pages[h]
 		acc := f.acc.data[h*t.room:][:p.List.Live]
+		words := quant.Float32s(p.Arena)
 		for i, slot := range t.heads[h].slots {
-			acc[i] = decay * *p.Score(int(slot))
+			acc[i] = decay * words[p.scoreWord(slot)]
 		}
 		for _, row := range rows[h*group:][:group] {
 			for i, v := range row {
@@ -95,7 +97,7 @@ func (r *run) fold(pages []Pages, rows [][]float32) ([][]float32, error) {
 			}
 		}
 		for i, slot := range t.heads[h].slots {
-			*p.Score(int(slot)) = acc[i]
+			words[p.scoreWord(slot)] = acc[i]
 		}
 		out[h] = acc
 	}

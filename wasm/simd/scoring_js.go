@@ -1,6 +1,9 @@
 package simd
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Gather unpacks lanes of pages, one after the other: slot i is lane i mod lanes of page i div lanes, and the table holds
 // the offsets of pages in the arena in words. Lanes hold dim halves or floats; dim is a multiple of 8.
@@ -12,11 +15,9 @@ func Gather(out []float32, arena []uint8, table []uint32, lanes int, half bool, 
 		return
 	}
 	need("lanes", len(out), len(slots)*dim)
-	for _, slot := range slots {
-		page := int(slot) / lanes
-		need("page table", len(table), page+1)
-		need("arena", len(arena), int(table[page])*4+lanes*dim*size(half))
-	}
+	pages := int(slices.Max(slots))/lanes + 1
+	need("page table", len(table), pages)
+	need("arena", len(arena), int(slices.Max(table[:pages]))*4+lanes*dim*size(half))
 	gather(&out[0], &arena[0], &table[0], int32(lanes), flag(half), &slots[0], int32(len(slots)), int32(dim))
 }
 

@@ -76,7 +76,7 @@ func newLab(t *testing.T, open Open, s step.Shape, geo cache.Geometry, chunk int
 	r := rand.New(rand.NewPCG(uint64(s.HeadDim), uint64(s.Hidden)))
 	e := newEngine(t, open, NewModel(r, s, chunk, quant.LayoutF32))
 	geo.Layers, geo.KVHeads, geo.HeadDim = 1, s.KVHeads, s.HeadDim
-	l := &lab{session: e.sessionOf(geo, geo.FullBytes(300)), r: r, group: s.Heads / s.KVHeads}
+	l := &lab{session: e.sessionOf(geo, geo.FullBytes(300)+2), r: r, group: s.Heads / s.KVHeads}
 	l.scorer = e.exec.(step.Scorer)
 	l.must(l.b.Upload(l.arena, 0, bytes.Repeat([]byte{0x7F}, int(l.cache.Cap())))) // an arena that was in use: no numbers
 	l.must(l.scorer.Follow(p))
