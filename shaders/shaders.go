@@ -16,9 +16,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -54,13 +52,6 @@ type Source struct {
 	Bindings []Binding // by number
 }
 
-var (
-	includeLine = regexp.MustCompile(`(?m)^//!include (\S+)\n`)
-	bindingDecl = regexp.MustCompile(`@group\(0\) @binding\((\d+)\) var<(uniform|storage, read|storage, read_write)> (\w+)`)
-	directive   = regexp.MustCompile(`(?m)^(?:enable|requires) \w+;\n`)
-	constDecl   = regexp.MustCompile(`(?m)^(const (\w+): \w+ = )[^;]+;`)
-)
-
 // Assemble makes the source of a variant. Its bindings keep the order of their numbers, and gaps close; directives of
 // included files go first, where WGSL wants them. read gives the text of a file; nil reads what is embedded.
 func Assemble(v Variant, read func(name string) ([]byte, error)) (Source, error) {
@@ -71,18 +62,8 @@ func Assemble(v Variant, read func(name string) ([]byte, error)) (Source, error)
 	if err != nil {
 		return Source{}, fmt.Errorf("shaders: %s: %w", v.Kernel, err)
 	}
-	directives := strings.Join(directive.FindAllString(code, -1), "")
-	code = directives + directive.ReplaceAllString(code, "")
-	left := len(v.Consts)
-	code = constDecl.ReplaceAllStringFunc(code, func(line string) string {
-		m := constDecl.FindStringSubmatch(line)
-		value, ok := v.Consts[m[2]]
-		if !ok {
-			return line
-		}
-		left--
-		return m[1] + value + ";"
-	})
+	code = hoist(code)
+	code, left := patch(code, v.Consts)
 	if left != 0 {
 		return Source{}, fmt.Errorf("shaders: %s: constants %v are not all declared once", v.Kernel, v.Consts)
 	}
@@ -90,25 +71,19 @@ func Assemble(v Variant, read func(name string) ([]byte, error)) (Source, error)
 	numbers := map[int]int{}
 	var sorted []int
 	declared := map[int]Binding{}
-	for _, m := range bindingDecl.FindAllStringSubmatch(code, -1) {
-		n, _ := strconv.Atoi(m[1])
-		if _, twice := declared[n]; twice {
-			return Source{}, fmt.Errorf("shaders: %s: binding %d is declared twice", v.Kernel, n)
+	for _, d := range declarations(code) {
+		if _, twice := declared[d.number]; twice {
+			return Source{}, fmt.Errorf("shaders: %s: binding %d is declared twice", v.Kernel, d.number)
 		}
-		access := map[string]Access{"uniform": Uniform, "storage, read": Read, "storage, read_write": ReadWrite}[m[2]]
-		declared[n] = Binding{m[3], access}
-		sorted = append(sorted, n)
+		declared[d.number] = d.Binding
+		sorted = append(sorted, d.number)
 	}
 	slices.Sort(sorted)
 	for i, n := range sorted {
 		numbers[n] = i
 		s.Bindings = append(s.Bindings, declared[n])
 	}
-	s.Code = bindingDecl.ReplaceAllStringFunc(code, func(decl string) string {
-		m := bindingDecl.FindStringSubmatch(decl)
-		n, _ := strconv.Atoi(m[1])
-		return fmt.Sprintf("@group(0) @binding(%d) var<%s> %s", numbers[n], m[2], m[3])
-	})
+	s.Code = renumber(code, numbers)
 	return s, nil
 }
 
@@ -138,17 +113,22 @@ func include(v Variant, name string, done map[string]bool, read func(string) ([]
 	if err != nil {
 		return "", err
 	}
-	var failed error
-	code := includeLine.ReplaceAllStringFunc(string(text), func(line string) string {
-		name := includeLine.FindStringSubmatch(line)[1]
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		name, ok := strings.CutPrefix(line, includeMark)
+		if !ok {
+			b.WriteString(line)
+			continue
+		}
+		name = strings.TrimSuffix(name, "\n")
 		for hole, value := range v.Includes {
 			name = strings.ReplaceAll(name, "{"+hole+"}", value)
 		}
 		part, err := include(v, name, done, read)
-		if err != nil && failed == nil {
-			failed = err
+		if err != nil {
+			return "", err
 		}
-		return part
-	})
-	return code, failed
+		b.WriteString(part)
+	}
+	return b.String(), nil
 }
