@@ -57,6 +57,27 @@ var Kernels = []Kernel{
 	{Name: "norm"},
 	{Name: "sample"},
 	{Name: "view", Consts: map[string][]string{"KEY_F16": booleans}}, // on demand, in no step
+
+	// What recipes score by; kernel/scoring.go says which of them a plan takes.
+	{
+		Name: "lse", Includes: map[string][]string{"logits": {"keys", "rows"}, "whole": {"whole", "whole_lanes"}},
+		Consts: map[string][]string{"KEY_F16": booleans},
+	},
+	{Name: "columns", Consts: map[string][]string{"KEY_F16": booleans}},
+	{Name: "indicator", Consts: map[string][]string{"KEY_F16": booleans}},
+	{Name: "total"},
+	{Name: "norms", Consts: map[string][]string{"KEY_F16": booleans}},
+	{Name: "direction", Consts: map[string][]string{"KEY_F16": booleans, "PARTS": splits}},
+	{Name: "keydiff", Consts: map[string][]string{"KEY_F16": booleans, "PARTS": splits}},
+	{Name: "spread"},
+	{Name: "expected", Consts: map[string][]string{"KEY_F16": booleans, "DIM": {"32u", "64u"}}},
+	{Name: "fold", Consts: map[string][]string{"VALUE_F16": booleans}},
+	{
+		Name: "accrue", Includes: map[string][]string{"top": {"top", "top_lanes"}},
+		Consts: map[string][]string{"FOLD": booleans, "SHARED": booleans, "SPLITS": splits},
+	},
+	{Name: "bounds", Consts: map[string][]string{"KEY_F16": booleans, "RECORDED": booleans}},
+	{Name: "quest"},
 }
 
 // FastProduct is a file for what kernels call product that needs more than every implementation has.
