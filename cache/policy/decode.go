@@ -61,9 +61,12 @@ func (r *Run) leave(pos []int32, worth []float32, limit int) []int32 {
 	if worth == nil {
 		recent = limit
 	}
-	left := limit - stage.Protect(marked, pos, r.plan.Protect.Sinks, recent, limit)
+	guarded := stage.Protect(marked, pos, r.plan.Protect.Sinks, recent, limit)
+	if worth != nil && len(pos) == limit+1 && guarded < len(pos) {
+		return []int32{int32(stage.Lowest(marked, worth))}
+	}
 	if worth != nil {
-		stage.Top(marked, worth, left, nil)
+		stage.Top(marked, worth, limit-guarded, nil)
 	}
 	for i := range marked {
 		marked[i] = !marked[i]
@@ -75,7 +78,7 @@ func (r *Run) leave(pos []int32, worth []float32, limit int) []int32 {
 func (r *Run) worth(in *StepInput, rule DecodeKind) [][]float32 {
 	switch {
 	case (rule == DecodeSums || rule == DecodeCap) && in.Sums != nil:
-		if r.oneSet() && sameLengths(in.Sums) {
+		if r.oneSet() && alike(in.Pos) {
 			mean := make([]float32, len(in.Sums[0]))
 			stage.Mean(mean, in.Sums)
 			return slices.Repeat([][]float32{mean}, len(in.Sums))
@@ -115,17 +118,20 @@ func (r *Run) rows(in *StepInput) [][]float32 {
 			rows[h] = pool(row)
 		}
 	}
+	reduced := func(members [][]float32) []float32 {
+		out := make([]float32, len(members[0]))
+		reduceRows(out, members, d.Reduce.Kind)
+		if d.Pool.After {
+			out = pool(out)
+		}
+		return out
+	}
+	if d.Reduce.Kind == ReduceLayer && alike(in.Pos) {
+		return slices.Repeat([][]float32{reduced(rows)}, len(in.Pos))
+	}
 	worth := make([][]float32, len(in.Pos))
 	for h := range worth {
-		members := rows[h*group : (h+1)*group]
-		if d.Reduce.Kind == ReduceLayer && sameLengths(rows) {
-			members = rows
-		}
-		worth[h] = make([]float32, len(members[0]))
-		reduceRows(worth[h], members, d.Reduce.Kind)
-		if d.Pool.After {
-			worth[h] = pool(worth[h])
-		}
+		worth[h] = reduced(rows[h*group : (h+1)*group])
 	}
 	return worth
 }
@@ -142,11 +148,13 @@ func reduceRows(out []float32, rows [][]float32, kind ReduceKind) {
 	}
 }
 
-func sameLengths(rows [][]float32) bool {
-	return !slices.ContainsFunc(rows, func(row []float32) bool { return len(row) != len(rows[0]) })
+// alike says that all KV heads hold the same tokens.
+func alike(pos [][]int32) bool {
+	return !slices.ContainsFunc(pos, func(p []int32) bool { return !slices.Equal(p, pos[0]) })
 }
 
-// sums is the accumulated attention of what stays of a prompt's layer. The moving average of our own rule begins with
+// sums is the accumulated attention of what stays of a prompt's layer: the mean of a KV head's query heads, as decoded
+// tokens add to it, whatever reduction chose the tokens. The moving average of our own rule begins with
 // what the tokens were worth, as if that were one token's attention; where that is no attention, it begins with nothing.
 func (r *Run) sums(sc *scored, in *Input, keep [][]int32) [][]float32 {
 	group := r.shape.Heads / r.shape.KVHeads
@@ -155,7 +163,7 @@ func (r *Run) sums(sc *scored, in *Input, keep [][]int32) [][]float32 {
 	case kind == DecodeSums:
 		from = func(h int) []float32 {
 			sum := make([]float32, len(in.Candidates[h].Pos))
-			reduceRows(sum, in.Columns[h*group:(h+1)*group], r.plan.Reduce.Kind)
+			stage.Mean(sum, in.Columns[h*group:(h+1)*group])
 			return sum
 		}
 	case kind != DecodeCap:

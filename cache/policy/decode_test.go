@@ -111,6 +111,61 @@ func TestStepOneSet(t *testing.T) {
 	}
 }
 
+// TestStepDifferentSets: lists of the same length that hold other tokens have no common rows: each KV head goes by its own.
+func TestStepDifferentSets(t *testing.T) {
+	rows := [][]float32{{.9, 0, .1}, {.9, 0, .1}, {0, .5, .5}, {0, .3, .7}}
+	sums := [][]float32{{3, 0, 1}, {0, 2, 2}}
+	for _, kind := range []DecodeKind{DecodeRow, DecodeCap} {
+		p := &Plan{Reduce: Reduce{ReduceLayer}, Decode: Decode{Kind: kind, Reduce: Reduce{ReduceLayer}}}
+		got := newRun(t, p, 2, Budget{Tokens: 2, Reserve: 1}).Step(0, &StepInput{Pos: [][]int32{{0, 1, 3}, {0, 2, 3}}, Rows: rows, Sums: sums})
+		if !slices.Equal(got[0], []int32{1}) || !slices.Equal(got[1], []int32{0}) {
+			t.Errorf("rule %d: %v leave, want 1 of the first and 0 of the second", kind, got)
+		}
+	}
+}
+
+// TestOneSetThroughPrompts: a layer's lists stay alike through answers and later prompts, also where the arena lacks room
+// for what a layer may hold: after a prompt that fitted, all lists are as long.
+func TestOneSetThroughPrompts(t *testing.T) {
+	s := Shape{3, 6, 2, 4}
+	tables := tablesOf(s, rand.New(rand.NewPCG(2, 2)))
+	tables.Errors = []float32{.8, .1, .1}
+	for _, method := range []string{"compresskv", "tova", "streamingllm", "window"} {
+		t.Run(method, func(t *testing.T) {
+			p := mustPlan(t, Recipe{Method: method})
+			y := newToy(t, p, s, Budget{Tokens: 40, Reserve: reserveOf(p, 40), Slots: 6*(40+reserveOf(p, 40)) + 5}, tables, 3)
+			for _, tokens := range []int{30, 50, 25, 80} {
+				y.prompt(tokens)
+				for range 13 {
+					for l, heads := range y.pos {
+						if !slices.Equal(heads[0], heads[1]) {
+							t.Fatalf("%d new tokens, layer %d: %v and %v", tokens, l, heads[0], heads[1])
+						}
+					}
+					y.step()
+				}
+			}
+		})
+	}
+}
+
+// TestSumsAreMeans: accumulated attention begins with what decoded tokens add to it, the mean of a KV head's query heads,
+// whatever reduction chooses tokens.
+func TestSumsAreMeans(t *testing.T) {
+	for group := range 3 {
+		p := mustPlan(t, Recipe{Method: "h2o", Knobs: map[string]float64{"group": float64(group)}})
+		r := newRun(t, p, 1, Budget{Tokens: 9, Reserve: 1})
+		r.Prompt(2)
+		keeps, err := r.Layer(0, &Input{Candidates: []Candidates{{Pos: all(2)}}, Columns: [][]float32{{1.5, .5}, {1, 1}}}, GoLoops)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := keeps[0].Sums[0]; !slices.Equal(got, []float32{1.25, .75}) {
+			t.Errorf("reduction %d: sums begin with %v, want 1.25 and 0.75", group, got)
+		}
+	}
+}
+
 // TestPitfall28HeavyHittersFreeze: a token that every later one looks at displaces an old heavy hitter that none looks at
 // any more, if sums decay; without decay the old one stays for as long as its sum is higher.
 func TestPitfall28HeavyHittersFreeze(t *testing.T) {

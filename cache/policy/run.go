@@ -140,17 +140,21 @@ func (r *Run) room(layer int, in *Input) []int {
 			}
 		}
 	}
-	for ; sum > free; sum-- { // the longest list gives first
-		h := 0
-		for i := range counts {
-			if counts[i] > counts[h] {
-				h = i
+	give := func(h int) {
+		counts[h]--
+		sum--
+	}
+	for sum > free && slices.Max(counts) > 1 { // the longest list gives first
+		longest := slices.Index(counts, slices.Max(counts))
+		if !r.oneSet() {
+			give(longest)
+			continue
+		}
+		for h, most := 0, counts[longest]; h < len(counts); h++ { // lists of one set give together
+			if counts[h] == most {
+				give(h)
 			}
 		}
-		if counts[h] <= 1 {
-			break
-		}
-		counts[h]--
 	}
 	return counts
 }

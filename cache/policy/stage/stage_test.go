@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -151,6 +152,48 @@ func TestTop(t *testing.T) {
 				t.Errorf("kept %v, %d more, want %v", got, took, c.want)
 			}
 		})
+	}
+}
+
+// Against plain sorting, over scores with many ties, of all sizes and signs.
+func TestTopIsTheTop(t *testing.T) {
+	rng := rand.New(rand.NewPCG(12, 13))
+	odd := []float32{0, float32(math.Copysign(0, -1)), 1e-45, -1e-45, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), math.MaxFloat32}
+	for range 500 {
+		scores := make([]float32, 1+rng.IntN(40))
+		for i := range scores {
+			switch rng.IntN(3) {
+			case 0:
+				scores[i] = odd[rng.IntN(len(odd))]
+			case 1:
+				scores[i] = float32(rng.IntN(3)) / 2
+			default:
+				scores[i] = float32(rng.NormFloat64() * math.Pow(10, float64(rng.IntN(60)-30)))
+			}
+		}
+		marked, order := make([]bool, len(scores)), []int32(nil)
+		for i := range scores {
+			if marked[i] = rng.IntN(4) == 0; !marked[i] {
+				order = append(order, int32(i))
+			}
+		}
+		slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(scores[b], scores[a]) }) // NaN last
+		if got := Lowest(marked, scores); len(order) == 0 && got != -1 || len(order) > 0 && int32(got) != order[len(order)-1] {
+			t.Fatalf("%v but for %v: the lowest is %d", scores, marked, got)
+		}
+		n := rng.IntN(len(scores) + 1)
+		want := slices.Sorted(slices.Values(order[:min(n, len(order))]))
+		before := slices.Clone(marked)
+		took, _ := Top(marked, scores, n, nil)
+		var got []int32
+		for i := range marked {
+			if marked[i] && !before[i] {
+				got = append(got, int32(i))
+			}
+		}
+		if took != len(want) || !slices.Equal(got, want) {
+			t.Fatalf("%d of %v but for %v: %v, want %v", n, scores, before, got, want)
+		}
 	}
 }
 
