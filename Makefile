@@ -18,7 +18,7 @@ DECODE    ?= 128
 CONTEXT   ?= 2048
 
 .DEFAULT_GOAL := help
-.PHONY: help run site serve model test test-go test-gpu test-web mutate e2e check bench bench-gpu size train clean
+.PHONY: help run site serve model test test-go test-gpu test-web perplexity mutate e2e check bench bench-gpu size train clean
 
 help:                ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "%-10s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ test-web:            ## level 2: the CPU path and WebGPU against the reference, 
 	go run ./web/e2e/worker -nosimd ./wasm/cpu
 	go run ./web/e2e/worker -webgpu -timeout 20m ./wasm/gpu ./wasm/kernel ./wasm/engine/choose
 	go run ./web/e2e/worker -webgpu -run 'Counts|Tiny|Teach|Forced|Generate|Sessions|Turns|Cancelled|Ledger' ./wasm/llama
+
+perplexity: model    ## what streams cost on 1,280 tokens of prose, in minutes; the short form is in level 0
+	KVLENS_LONG=1 CGO_ENABLED=0 go test -count=1 -timeout 60m -v -run TestStreamingPerplexity ./wasm/llama
 
 mutate:              ## change the shaders, token by token, and see that the kernel tests notice
 	KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) go run ./web/lab/mutate

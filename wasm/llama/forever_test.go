@@ -155,4 +155,3 @@ func TestShareOfAStory(t *testing.T) {
 		}
 	}
 }
-

@@ -14,8 +14,14 @@ import (
 // undoing are recipes of every kind of state that a turn changes.
 func undoing() []policy.Recipe {
 	return []policy.Recipe{
-		{Method: "snapkv"}, {Method: "h2o"}, {Method: "cake"}, {Method: "tova"}, {Method: "razor"},
-		{Method: "streamingllm"}, {Method: "window"}, {Method: "snapkv", Wraps: []policy.Wrap{{Name: "adakv"}}},
+		{Method: "snapkv"},
+		{Method: "h2o"},
+		{Method: "cake"},
+		{Method: "tova"},
+		{Method: "razor"},
+		{Method: "streamingllm"},
+		{Method: "window"},
+		{Method: "snapkv", Wraps: []policy.Wrap{{Name: "adakv"}}},
 	}
 }
 

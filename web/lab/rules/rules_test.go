@@ -153,7 +153,7 @@ var testMayImport = map[string][]string{
 	"wasm/heads":     {"wasm/weights"},     // manifests name the weights
 	"wasm/ref":       {"wasm/ref/reftest"}, // one suite for all backends
 	"wasm/cpu":       {"wasm/ref/reftest"},
-	"wasm/llama":     {"wasm/simd", "wasm/gpu"}, // the benchmark's ceiling; devices
+	"wasm/llama":     {"wasm/simd", "wasm/gpu", "wasm/tokenizer"}, // the benchmark's ceiling; devices; prose is text
 	"wasm/gpu":       {"wasm/gpu/gputest"},      // opens devices where there are any
 	"wasm/kernel":    {"wasm/gpu/gputest", "wasm/ref", "wasm/ref/reftest", "wasm/sample"},
 }
