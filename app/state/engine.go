@@ -22,19 +22,30 @@ func engineEvent(m Model, e Event) (Model, []Effect) {
 		if n := len(m.Turns); n > 0 && e.DecodeRate+e.PrefillRate > 0 {
 			m = m.withTurn(func(t *Turn) { t.Rates = Rates{e.PrefillRate, e.DecodeRate} })
 		}
+	case Keeps:
+		m.Kept = keptOf(e.Kept)
+		m.Scope = m.Scope.within(m.Kept.Layers, m.Kept.Heads)
 	case Moved:
 		return moved(m, e), nil
 	case Listed:
 		return listed(m, e), nil
 	case Ended:
-		return ended(m, e), nil
+		return ended(m, e).addressed(m.Policy)
 	case Failed:
-		return failed(m, e), nil
+		return failed(m, e).addressed(m.Policy)
 	case Gone:
 		if m.Problem == nil {
 			m.Problem = m.problem(proto.Failure{Code: proto.CodeDead})
 		}
 		return m.lost(), nil
+	}
+	return m, nil
+}
+
+// addressed puts the policy into the address if it is another than before: a change of it was stopped, or failed.
+func (m Model) addressed(before Policy) (Model, []Effect) {
+	if f := m.Policy.Fragment(); f != before.Fragment() {
+		return m, []Effect{Address{f}}
 	}
 	return m, nil
 }
@@ -70,8 +81,7 @@ func progressed(m Model, e Progressed) Model {
 func opened(m Model, e Opened) (Model, []Effect) {
 	m.Phase, m.Opened, m.HasOpened = Idle, e.Opened, true
 	m.Work = Work{News: e.Now}
-	asked := m.Memory.Asked
-	m.Memory = Memory{TokenBytes: e.TokenBytes, Asked: asked, Default: e.State.Cap}.withState(e.State)
+	m.Memory = Memory{TokenBytes: e.TokenBytes, Default: e.State.Cap}.withState(e.State)
 	switch p := m.Problem; {
 	case p != nil && p.opening:
 		m.Problem = nil
@@ -94,10 +104,14 @@ func opened(m Model, e Opened) (Model, []Effect) {
 		m = m.withDefaults(mode)
 	}
 	effects := []Effect{m.list()}
-	if asked != 0 { // an engine that was started again has the default cap
-		effects = append(effects, Remake{proto.Memory{Cap: asked, Recipe: Recipe}})
+	want := m.Policy
+	if !e.Tables && Tables(want.Recipe) {
+		want = want.withMethod(Full)
+		m.Notices = append(m.Notices[:len(m.Notices):len(m.Notices)], Notice{Key: "notice.tables"})
 	}
-	return m, effects
+	m.Policy = fullCache()
+	m, remake := m.remade(want)
+	return m, append(effects, remake...)
 }
 
 func hasMode(modes []uint8, mode proto.PromptMode) bool {
@@ -116,7 +130,9 @@ func moved(m Model, e Moved) Model {
 	}
 	m.Opened.Backend, m.Opened.BackendDetail, m.Opened.BackendWhy = e.Backend, e.BackendDetail, e.BackendWhy
 	m.Work = Work{News: e.Now}
-	m.Notices = []Notice{{Key: "notice.moved"}}
+	if !e.Recipe { // the reader knows of that
+		m.Notices = []Notice{{Key: "notice.moved"}}
+	}
 	return m
 }
 
@@ -125,7 +141,6 @@ func prompted(m Model, e Prompted) Model {
 		return m
 	}
 	m.Work.News = e.Now
-	m.Memory.Need = (uint64(e.First) + uint64(len(e.IDs)) + uint64(m.Max)) * uint64(m.Memory.TokenBytes)
 	return m.withTurn(func(t *Turn) {
 		t.First, t.Pieces = e.First, pieces(e.Prompt)
 	})
@@ -160,6 +175,7 @@ func stepped(m Model, e Stepped) Model {
 	last := e.Steps[len(e.Steps)-1]
 	m.Memory = m.Memory.withLedger(last.Ledger)
 	m.Memory.Position = last.Position + 1
+	m.Kept = m.Kept.after(e.Steps)
 	return m.withTurn(func(t *Turn) {
 		answer := t.Answer[:len(t.Answer):len(t.Answer)]
 		for _, s := range e.Steps {
@@ -199,6 +215,13 @@ func listed(m Model, e Listed) Model {
 }
 
 func ended(m Model, e Ended) Model {
+	if m.Phase == Changing {
+		m.Phase = Idle
+		if e.Reason == proto.ReasonStopped {
+			m.Policy = m.was
+		}
+		return m
+	}
 	if !m.Running() {
 		if m.Phase == Opening && e.Reason == proto.ReasonStopped {
 			m.Phase, m.Work = Broken, Work{} // the reader stopped the opening: the models are there to choose from
@@ -247,6 +270,8 @@ func failed(m Model, e Failed) Model {
 		m.Phase = Broken
 	case m.Phase == Opening:
 		m.Phase, m.Work = Broken, Work{}
+	case m.Phase == Changing:
+		m.Phase, m.Policy = Idle, m.was
 	case m.Running():
 		m.Phase = Idle
 		m = m.withTurn(func(t *Turn) { t.Ended, t.Failed = true, true })
@@ -269,6 +294,6 @@ func (m Model) lost() Model {
 		turns[i].Failed = turns[i].Failed || !turns[i].Ended
 		turns[i].Ended, turns[i].Lost = true, true
 	}
-	m.Turns, m.HasOpened, m.Phase = turns, false, Broken
+	m.Turns, m.HasOpened, m.Phase, m.Kept = turns, false, Broken, Kept{}
 	return m
 }

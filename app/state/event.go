@@ -50,8 +50,28 @@ type (
 		Knob  Knob
 		Value float64
 	}
-	// SetCap changes the memory cap, in bytes; 0 is the default. It empties the cache.
+	// SetCap changes the memory cap, in bytes; 0 is the default.
 	SetCap struct{ Bytes uint64 }
+	// SetShare changes the memory cap, in percent of what the story takes in full.
+	SetShare struct{ Percent int }
+	// SetMethod chooses another method.
+	SetMethod struct{ Name string }
+	// SetWrap puts a wrapper around the method, or takes it away.
+	SetWrap struct {
+		Name string
+		On   bool
+	}
+	// SetKnob sets a knob of the method or of a wrapper; values out of range are clamped.
+	SetKnob struct {
+		Of, Name string
+		Value    float64
+	}
+	// ResetKnobs puts all knobs of the recipe back.
+	ResetKnobs struct{}
+	// SetLater has the story compressed before the question is there, or with it.
+	SetLater struct{ Later bool }
+	// SetScope chooses whose tokens the story shows.
+	SetScope struct{ Scope }
 	// SetLang asks for another language.
 	SetLang struct{ Lang string }
 	// SetTheme is "auto", "light" or "dark".
@@ -86,6 +106,8 @@ type (
 	}
 	// Measured brings the session's state.
 	Measured struct{ proto.State }
+	// Keeps brings what the cache holds.
+	Keeps struct{ proto.Kept }
 	// Moved says that the engine had to set its backend up anew.
 	Moved struct {
 		proto.Moved
@@ -115,6 +137,14 @@ func (Halt) event()        {}
 func (StartOver) event()   {}
 func (SetSampling) event() {}
 func (SetCap) event()      {}
+func (SetShare) event()    {}
+func (SetMethod) event()   {}
+func (SetWrap) event()     {}
+func (SetKnob) event()     {}
+func (ResetKnobs) event()  {}
+func (SetLater) event()    {}
+func (SetScope) event()    {}
+func (Keeps) event()       {}
 func (SetLang) event()     {}
 func (SetTheme) event()    {}
 func (Act) event()         {}
@@ -153,8 +183,10 @@ type (
 	Generate struct{ proto.Generate }
 	// Cancel stops what runs.
 	Cancel struct{}
-	// Remake sets the memory cap; the cache is empty afterwards.
+	// Remake gives the cache other settings.
 	Remake struct{ proto.Memory }
+	// Address puts a policy into the page's address.
+	Address struct{ Fragment string }
 	// Empty empties the cache.
 	Empty struct{}
 	// List asks what is stored of the offers.
@@ -175,6 +207,7 @@ func (OpenModel) effect() {}
 func (Generate) effect()  {}
 func (Cancel) effect()    {}
 func (Remake) effect()    {}
+func (Address) effect()   {}
 func (Empty) effect()     {}
 func (List) effect()      {}
 func (Delete) effect()    {}

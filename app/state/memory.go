@@ -52,18 +52,19 @@ type Row struct {
 // Memory is the ledger and the session's numbers.
 type Memory struct {
 	Rows       []Row
-	Asked      uint64 // cap the reader asked for, bytes; 0 is the default
 	Cap        uint64 // cap the engine uses, bytes
 	Default    uint64 // cap when nothing is asked for, bytes
 	Reserved   uint64 // WASM memory that Go has taken and does not give back
 	Stored     uint32 // tokens in the cache
 	Position   uint32
-	Room       uint32 // tokens that still fit
+	Room       uint32 // tokens that still fit; Endless where tokens leave
 	Context    uint32
 	TokenBytes uint32 // KV bytes of one token
-	Need       uint64 // what the last prompt and its answer limit take in full, bytes; 0 before the first turn
 	PeakKV     uint64 // most bytes that pages have taken of the arena
 }
+
+// Endless is the room of a recipe that lets tokens go.
+const Endless = 1<<31 - 1
 
 // rowsOf keeps the known kinds.
 func rowsOf(in []proto.LedgerRow) []Row {
@@ -122,24 +123,4 @@ func (m Memory) Total() Row {
 		t.Peak += r.Peak
 	}
 	return t
-}
-
-// Shares are the steps of the cap control, in percent of what the full cache takes.
-var Shares = []int{12, 25, 35, 50, 75, 100}
-
-// Full is what 100 % means: the last turn's prompt and answer limit, or the default cap before the first turn.
-func (m Memory) Full() uint64 {
-	if m.Need != 0 && m.Need < m.Default {
-		return m.Need
-	}
-	return m.Default
-}
-
-// Share is the cap in bytes of a share of the full cache, on the arena's 16-byte unit; 0 is the default cap.
-func (m Memory) Share(percent int) uint64 {
-	if percent <= 0 {
-		return 0
-	}
-	b := m.Full() * uint64(percent) / 100
-	return (b + 15) / 16 * 16
 }

@@ -12,6 +12,7 @@ type Phase uint8
 const (
 	Starting  Phase = iota // nothing opened yet and nothing asked for
 	Opening                // a model is being fetched and loaded
+	Changing               // the cache is getting other settings
 	Idle                   // ready for a turn
 	Prefill                // the prompt is being read
 	Answering              // tokens arrive
@@ -20,7 +21,7 @@ const (
 )
 
 // Names of the phases for snapshots and test hooks.
-var phaseNames = [...]string{"starting", "opening", "idle", "prefill", "answering", "stopping", "broken"}
+var phaseNames = [...]string{"starting", "opening", "changing", "idle", "prefill", "answering", "stopping", "broken"}
 
 // String is the phase's name in snapshots.
 func (p Phase) String() string { return phaseNames[p] }
@@ -44,6 +45,11 @@ type Model struct {
 	Draft  Draft
 	Turns  []Turn
 	Memory Memory
+
+	Policy Policy
+	Kept   Kept
+	Scope  Scope
+	was    Policy // before the change that is going on
 
 	Sampling proto.Sampling
 	Max      uint32 // answer limit, tokens
@@ -139,9 +145,9 @@ type Notice struct {
 	Args []string
 }
 
-// Busy reports whether a turn or an opening is going on.
+// Busy reports whether a turn, an opening or a change of the cache is going on.
 func (m Model) Busy() bool {
-	return m.Phase == Opening || m.Running()
+	return m.Phase == Opening || m.Phase == Changing || m.Running()
 }
 
 // Running reports whether a turn is going on.

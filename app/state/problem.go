@@ -22,9 +22,10 @@ const (
 	ActStop                  // stop what runs
 	ActReset                 // default settings
 	ActAnew                  // an empty conversation
+	ActFull                  // the full cache
 )
 
-var actionNames = [...]string{"restart", "reload", "retry", "builtin", "models", "auto", "whole", "edit", "stop", "reset", "anew"}
+var actionNames = [...]string{"restart", "reload", "retry", "builtin", "models", "auto", "whole", "edit", "stop", "reset", "anew", "full"}
 
 // String is the action's part of its catalogue key.
 func (a Action) String() string { return actionNames[a] }
@@ -51,7 +52,7 @@ var codeNames = map[proto.Code]string{
 	proto.CodeManifest: "manifest", proto.CodeFormat: "format", proto.CodeTooLong: "toolong", proto.CodeMemory: "memory",
 	proto.CodeQuota: "quota", proto.CodeBackend: "backend", proto.CodeNumbers: "numbers", proto.CodeBusy: "busy",
 	proto.CodeBadRequest: "badrequest", proto.CodeEmpty: "empty", proto.CodeDead: "dead",
-	proto.CodeLost: "lost",
+	proto.CodeLost: "lost", proto.CodeSmall: "small", proto.CodeTables: "tables",
 }
 
 // Codes are all codes that have a sentence.
@@ -77,7 +78,7 @@ var actions = map[proto.Code]Action{
 	proto.CodeManifest: ActBuiltIn, proto.CodeFormat: ActBuiltIn, proto.CodeTooLong: ActEdit, proto.CodeMemory: ActBuiltIn,
 	proto.CodeQuota: ActModels, proto.CodeBackend: ActAuto, proto.CodeNumbers: ActRestart, proto.CodeBusy: ActStop,
 	proto.CodeBadRequest: ActReset, proto.CodeEmpty: ActEdit, proto.CodeDead: ActRestart,
-	proto.CodeLost: ActRestart,
+	proto.CodeLost: ActRestart, proto.CodeSmall: ActWhole, proto.CodeTables: ActFull,
 }
 
 // problem words a failure for the page.
@@ -88,7 +89,7 @@ func (m Model) problem(f proto.Failure) *Problem {
 	}
 	o, _ := m.Offer(m.Current)
 	switch {
-	case f.Code == proto.CodeTooLong && m.Memory.Asked != 0:
+	case f.Code == proto.CodeTooLong && m.Policy.Lowered():
 		p.Action = ActWhole // the reader lowered the cap: raising it helps at once
 	case f.Code == proto.CodeTooLong && m.Follows():
 		p.Action = ActAnew // the conversation has filled the cache

@@ -1,8 +1,10 @@
 package state
 
 import (
+	"reflect"
 	"strings"
 
+	"kvlens/cache/policy"
 	"kvlens/wasm/proto"
 )
 
@@ -17,7 +19,9 @@ const (
 
 // New is the model before the first event.
 func New() Model {
-	return Model{Theme: "auto", Lang: Languages[0], Seed: DefaultSeed, Mode: proto.Story}.withDefaults(proto.Story)
+	return Model{
+		Theme: "auto", Lang: Languages[0], Seed: DefaultSeed, Mode: proto.Story, Policy: fullCache(), Scope: Everywhere,
+	}.withDefaults(proto.Story)
 }
 
 // Reduce is the next model and what has to be done. It changes neither its arguments nor what they point to.
@@ -48,8 +52,11 @@ func Reduce(m Model, e Event) (Model, []Effect) {
 		return startOver(m)
 	case SetSampling:
 		return m.withKnob(e.Knob, e.Value), nil
-	case SetCap:
-		return setCap(m, e.Bytes)
+	case SetCap, SetShare, SetMethod, SetWrap, SetKnob, ResetKnobs, SetLater:
+		return adjust(m, e)
+	case SetScope:
+		m.Scope = e.within(m.Kept.Layers, m.Kept.Heads)
+		return m, nil
 	case SetLang:
 		if !contains(Languages, e.Lang) || e.Lang == m.Lang {
 			return m, nil
@@ -80,6 +87,9 @@ func start(m Model, e Start) (Model, []Effect) {
 	}
 	m.Theme = theme(e.Theme)
 	m.Backend, m.Seed, m.Notices = e.Backend, e.Seed, e.Notices
+	if e.Policy.Recipe.Method != "" {
+		m.Policy = e.Policy
+	}
 	m.Sampling.Seed = e.Seed
 	m.Offers = e.Offers
 	if len(e.Offers) == 0 {
@@ -116,12 +126,13 @@ func choose(m Model, manifest string) (Model, []Effect) {
 	return open(m, manifest)
 }
 
-// open asks for a model in a fresh engine: the conversation ends, the memory cap returns to its default.
+// open asks for a model in a fresh engine: the conversation ends. The engine begins with a full cache; what the reader
+// wants of it comes after that, when it is known what the model can do.
 func open(m Model, manifest string) (Model, []Effect) {
 	m.Phase, m.Current, m.HasOpened = Opening, manifest, false
 	m.Opened, m.Turns, m.Problem = proto.Opened{}, nil, nil
-	m.Work, m.Memory = Work{}, Memory{}
-	return m, []Effect{OpenModel{proto.Open{Manifest: manifest, Backend: m.Backend, Memory: proto.Memory{Recipe: Recipe}}}}
+	m.Work, m.Memory, m.Kept = Work{}, Memory{}, Kept{}
+	return m, []Effect{OpenModel{proto.Open{Manifest: manifest, Backend: m.Backend}}}
 }
 
 // list asks what is stored of the offers; the engine answers between two long requests.
@@ -132,9 +143,6 @@ func (m Model) list() Effect {
 	}
 	return List{manifests}
 }
-
-// Recipe is the cache recipe of the page, for now the only one.
-const Recipe = "full"
 
 func edit(m Model, e Edit) Model {
 	d := &m.Draft
@@ -154,7 +162,7 @@ func edit(m Model, e Edit) Model {
 }
 
 func preset(m Model, e Preset) (Model, []Effect) {
-	if m.Running() {
+	if m.Running() || m.Phase == Changing {
 		return m, nil
 	}
 	was := m.Draft
@@ -164,7 +172,7 @@ func preset(m Model, e Preset) (Model, []Effect) {
 }
 
 func setMode(m Model, mode proto.PromptMode) (Model, []Effect) {
-	if m.Running() || mode == m.Mode {
+	if m.Running() || m.Phase == Changing || mode == m.Mode {
 		return m, nil
 	}
 	m.Mode = mode
@@ -176,27 +184,60 @@ func setMode(m Model, mode proto.PromptMode) (Model, []Effect) {
 
 // startOver ends the conversation; the draft stays.
 func startOver(m Model) (Model, []Effect) {
-	if m.Running() {
+	if m.Running() || m.Phase == Changing {
 		return m, nil
 	}
 	had := len(m.Turns) > 0
-	m.Turns, m.Problem = nil, nil
+	m.Turns, m.Problem, m.Kept = nil, nil, Kept{}
 	if !had || !m.HasOpened {
 		return m, nil
 	}
 	return m, []Effect{Empty{}}
 }
 
-func setCap(m Model, bytes uint64) (Model, []Effect) {
-	if m.Phase != Idle {
+// adjust changes the policy. While something runs it stays as it is.
+func adjust(m Model, e Event) (Model, []Effect) {
+	if m.Running() || m.Phase == Changing {
 		return m, nil
 	}
-	if bytes >= m.Memory.Default {
-		bytes = 0
+	p := m.Policy
+	switch e := e.(type) {
+	case SetCap:
+		if p.Bytes, p.Share = e.Bytes, 100; m.Memory.Default != 0 && e.Bytes >= m.Memory.Default {
+			p.Bytes = 0
+		}
+	case SetShare:
+		p.Bytes, p.Share = 0, nearest(e.Percent)
+	case SetMethod:
+		if c := policy.Find(e.Name); c == nil || c.Wrapper || m.HasOpened && !m.Opened.Tables && Tables(policy.Recipe{Method: e.Name}) {
+			return m, nil
+		}
+		p = p.withMethod(e.Name)
+	case SetWrap:
+		if p = p.withWrap(e.Name, e.On); p.Recipe.Check() != nil {
+			return m, nil
+		}
+	case SetKnob:
+		p = p.withKnob(e.Of, e.Name, e.Value)
+	case ResetKnobs:
+		p = p.withDefaults()
+	case SetLater:
+		p.Later = e.Later
 	}
-	m.Memory.Asked, m.Memory.PeakKV = bytes, 0
-	m.Turns, m.Problem = nil, nil
-	return m, []Effect{Remake{proto.Memory{Cap: bytes, Recipe: Recipe}}}
+	m, effects := m.remade(p)
+	return m, append([]Effect{Address{p.Fragment()}}, effects...)
+}
+
+// remade asks the engine for a policy, once there is one that is ready.
+func (m Model) remade(p Policy) (Model, []Effect) {
+	was := m.Policy
+	m.Policy = p
+	if m.Phase != Idle || reflect.DeepEqual(was.memory(), p.memory()) {
+		return m, nil
+	}
+	m.was, m.Problem, m.Memory.PeakKV = was, nil, 0
+	m.Phase, m.Work = Changing, Work{Stage: proto.StagePrefill}
+	return m, []Effect{Remake{p.memory()}}
 }
 
 func run(m Model, e Run) (Model, []Effect) {
@@ -209,6 +250,9 @@ func run(m Model, e Run) (Model, []Effect) {
 	g := proto.Generate{
 		Mode: m.Mode, Max: m.Max, Sampling: m.Sampling,
 		Continue: m.Follows(),
+	}
+	if m.Mode == proto.Story && m.Policy.Later {
+		g.Later, g.Continue = true, false
 	}
 	var asked, empty string
 	switch m.Mode {
@@ -237,7 +281,7 @@ func run(m Model, e Run) (Model, []Effect) {
 	m.Phase = Prefill
 	m.Work = Work{Stage: proto.StagePrefill, News: e.Now}
 	if !g.Continue {
-		m.Turns = nil
+		m.Turns, m.Kept = nil, Kept{}
 	}
 	m.Turns = append(m.Turns[:len(m.Turns):len(m.Turns)], Turn{Serial: m.serial + 1, Asked: asked})
 	m.serial++
@@ -252,7 +296,7 @@ func halt(m Model) (Model, []Effect) {
 	case m.Phase == Prefill || m.Phase == Answering:
 		m.Phase = Stopping
 		return m, []Effect{Cancel{}}
-	case m.Phase == Opening:
+	case m.Phase == Opening || m.Phase == Changing:
 		return m, []Effect{Cancel{}}
 	}
 	return m, nil
@@ -288,7 +332,9 @@ func act(m Model, now float64) (Model, []Effect) {
 	case ActModels:
 		return m, []Effect{Focus{"models"}}
 	case ActWhole:
-		return setCap(m, 0)
+		return adjust(m, SetShare{100})
+	case ActFull:
+		return adjust(m, SetMethod{Full})
 	case ActStop:
 		return m, []Effect{Cancel{}}
 	case ActReset:

@@ -64,7 +64,7 @@ func TestStartOpensTheFirstModel(t *testing.T) {
 		t.Errorf("model: %+v", m)
 	}
 	open, ok := effects[0].(OpenModel)
-	if !ok || open.Manifest != offers[0].Manifest || open.Backend != "cpu" || open.Memory.Cap != 0 || open.Memory.Recipe != "full" {
+	if !ok || open.Manifest != offers[0].Manifest || open.Backend != "cpu" || !reflect.DeepEqual(open.Memory, proto.Memory{}) {
 		t.Errorf("effects: %+v", effects)
 	}
 	m, effects = play(t, New(), Start{Theme: "pink"})
@@ -128,7 +128,7 @@ func TestATurnOfAStory(t *testing.T) {
 	if k := turn.Answer[0]; k.Used != 64 || k.Position != 3 || !reflect.DeepEqual(k.Top, []Candidate{{5, 0.5, " here"}, {9, 0.25, "x"}}) {
 		t.Errorf("token: %+v", k)
 	}
-	if m.Memory.Need != (3+48)*1024 || m.Memory.Used() != 64 || len(m.Memory.Rows) != 2 {
+	if m.Memory.Used() != 64 || len(m.Memory.Rows) != 2 {
 		t.Errorf("memory: %+v", m.Memory)
 	}
 	if m.Draft.Question != "What is here?" {
@@ -229,7 +229,7 @@ func TestProblemsOfferWhatHelps(t *testing.T) {
 		return m
 	}
 	running, _ := play(t, ready(t), Run{})
-	lowered, _ := play(t, ready(t), SetCap{4096}, Run{})
+	lowered, _ := play(t, ready(t), SetCap{4096}, Ended{}, Run{})
 	big, _ := play(t, ready(t), Choose{offers[1].Manifest})
 	for name, c := range map[string]struct {
 		m    Model
@@ -237,10 +237,10 @@ func TestProblemsOfferWhatHelps(t *testing.T) {
 		want Action
 		does Effect
 	}{
-		"too long, cap lowered":  {lowered, proto.CodeTooLong, ActWhole, Remake{proto.Memory{Recipe: "full"}}},
+		"too long, cap lowered":  {lowered, proto.CodeTooLong, ActWhole, Remake{memory(Full)}},
 		"too long":               {running, proto.CodeTooLong, ActEdit, Focus{"story"}},
-		"network":                {big, proto.CodeNetwork, ActRetry, OpenModel{proto.Open{Manifest: offers[1].Manifest, Memory: proto.Memory{Recipe: "full"}}}},
-		"format":                 {big, proto.CodeFormat, ActBuiltIn, OpenModel{proto.Open{Manifest: offers[0].Manifest, Memory: proto.Memory{Recipe: "full"}}}},
+		"network":                {big, proto.CodeNetwork, ActRetry, OpenModel{proto.Open{Manifest: offers[1].Manifest}}},
+		"format":                 {big, proto.CodeFormat, ActBuiltIn, OpenModel{proto.Open{Manifest: offers[0].Manifest}}},
 		"format of the built-in": {started(t), proto.CodeFormat, ActReload, Reload{}},
 		"version":                {running, proto.CodeVersion, ActReload, Reload{}},
 		"quota":                  {big, proto.CodeQuota, ActModels, Focus{"models"}},
@@ -273,26 +273,6 @@ func TestProblemsOfferWhatHelps(t *testing.T) {
 	}
 	if CodeName(999) != "internal" {
 		t.Error("an unknown code has no sentence")
-	}
-}
-
-func TestTheCapEmptiesTheCache(t *testing.T) {
-	m, effects := play(t, answered(t), SetCap{4096})
-	if m.Memory.Asked != 4096 || len(m.Turns) != 0 || !reflect.DeepEqual(effects, []Effect{Remake{proto.Memory{Cap: 4096, Recipe: "full"}}}) {
-		t.Errorf("%+v, %+v", m.Memory, effects)
-	}
-	// A cap at or above the default is the default.
-	if m, _ = play(t, m, SetCap{99 << 20}); m.Memory.Asked != 0 {
-		t.Errorf("asked %d", m.Memory.Asked)
-	}
-	// An engine that was started again gets the reader's cap.
-	m, _ = play(t, answered(t), SetCap{4096}, Failed{proto.Failure{Code: proto.CodeDead}})
-	if _, effects = play(t, m, Opened{Opened: storyModel}); !reflect.DeepEqual(effects[1], Remake{proto.Memory{Cap: 4096, Recipe: "full"}}) {
-		t.Errorf("after a restart: %+v", effects)
-	}
-	running, _ := play(t, ready(t), Run{})
-	if m, effects = Reduce(running, SetCap{4096}); m.Memory.Asked != 0 || effects != nil {
-		t.Error("the cap changed in the middle of a turn")
 	}
 }
 

@@ -25,6 +25,10 @@ func Snapshot(m Model) []byte {
 	for i, o := range m.Offers {
 		offers[i] = object{"manifest": o.Manifest, "id": o.ID, "name": o.Name, "size": o.Size, "stored": o.Stored, "builtIn": o.BuiltIn}
 	}
+	held := make([]int, m.Kept.Layers*m.Kept.Heads)
+	for i := range held {
+		held[i] = m.Kept.Held(i)
+	}
 	s := object{
 		"phase": m.Phase.String(), "lang": m.Lang, "theme": m.Theme, "askedBackend": m.Backend,
 		"backend": m.Opened.Backend, "backendWhy": m.Opened.BackendWhy,
@@ -32,9 +36,17 @@ func Snapshot(m Model) []byte {
 		"draft": object{"preset": m.Draft.Preset, "story": m.Draft.Story, "question": m.Draft.Question, "message": m.Draft.Message, "system": m.Draft.System},
 		"turns": turns, "offers": offers,
 		"memory": object{
-			"rows": rows, "cap": m.Memory.Cap, "asked": m.Memory.Asked, "default": m.Memory.Default, "used": m.Memory.Used(),
+			"rows": rows, "cap": m.Memory.Cap, "default": m.Memory.Default, "used": m.Memory.Used(),
 			"reserved": m.Memory.Reserved, "stored": m.Memory.Stored, "position": m.Memory.Position, "room": m.Memory.Room, "context": m.Memory.Context,
 		},
+		"policy": object{
+			"recipe": m.Policy.Recipe, "share": m.Policy.Share, "bytes": m.Policy.Bytes, "later": m.Policy.Later, "fragment": m.Policy.Fragment(),
+		},
+		"kept": object{
+			"tokens": m.Kept.Tokens, "all": m.Kept.All, "recipe": m.Kept.Recipe, "held": held, "caps": m.Kept.Caps,
+			"budget": m.Kept.Budget, "reserve": m.Kept.Reserve, "window": m.Kept.Window, "published": m.Kept.Published,
+		},
+		"scope":    object{"layer": m.Scope.Layer, "head": m.Scope.Head},
 		"sampling": m.Sampling, "max": m.Max,
 		"work":    object{"stage": StageName(m.Work.Stage), "done": m.Work.Done, "total": m.Work.Total, "resumed": m.Work.Resumed, "refetched": m.Work.Refetched, "quiet": m.Work.Quiet},
 		"notices": len(m.Notices), "problem": nil,

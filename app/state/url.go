@@ -11,6 +11,7 @@ type Options struct {
 	Lang    string // "" when not asked for
 	Backend string
 	Seed    uint32
+	Policy  Policy
 	Notices []Notice // what was asked for and cannot be had
 }
 
@@ -27,11 +28,13 @@ var Backends = []string{"cpu", "ref", "webgpu"}
 // measurements.
 const unlisted = "webgpu-int8"
 
-// ParseQuery reads the query of the page's address. Anything odd is left out with a notice, never passed on.
-func ParseQuery(query string) Options {
+// ParseAddress reads the query of the page's address, and its fragment, which holds the policy. Anything odd is left out
+// with a notice, never passed on.
+func ParseAddress(query, fragment string) Options {
 	o := Options{Seed: DefaultSeed}
 	q, err := url.ParseQuery(strings.TrimPrefix(query, "?"))
-	if err != nil {
+	asked, odd := url.ParseQuery(strings.TrimPrefix(fragment, "#"))
+	if err != nil || odd != nil && strings.Contains(fragment, "=") { // else it names a place on the page
 		o.Notices = append(o.Notices, Notice{Key: "notice.address"})
 	}
 	if v := q.Get("lang"); v != "" {
@@ -54,6 +57,8 @@ func ParseQuery(query string) Options {
 			o.Notices = append(o.Notices, Notice{Key: "notice.seed", Args: []string{clip(v), strconv.Itoa(DefaultSeed)}})
 		}
 	}
+	p, notices := policyOf(asked)
+	o.Policy, o.Notices = p, append(o.Notices, notices...)
 	return o
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestParseQuery(t *testing.T) {
+func TestParseAddress(t *testing.T) {
 	for query, want := range map[string]Options{
 		"":                                     {Seed: DefaultSeed},
 		"?lang=zh&backend=cpu&seed=42":         {Lang: "zh", Backend: "cpu", Seed: 42},
@@ -19,7 +19,8 @@ func TestParseQuery(t *testing.T) {
 		"?%zz&seed=3":                          {Seed: 3, Notices: []Notice{{Key: "notice.address"}}},
 		"?lang=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa": {Seed: DefaultSeed, Notices: []Notice{{"notice.lang", []string{"aaaaaaaaaaaaaaaaaaaaaaaa…"}}}},
 	} {
-		if got := ParseQuery(query); !reflect.DeepEqual(got, want) {
+		want.Policy = fullCache()
+		if got := ParseAddress(query, "#main"); !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, want %+v", query, got, want)
 		}
 	}
@@ -53,25 +54,6 @@ func TestParseOffers(t *testing.T) {
 		if got, err := ParseOffers([]byte(bad)); err == nil {
 			t.Errorf("%s: %+v", bad, got)
 		}
-	}
-}
-
-// The shares are of what the last turn takes in full, on the arena's unit of 16 bytes.
-func TestSharesOfTheCache(t *testing.T) {
-	m := Memory{Default: 2 << 20, TokenBytes: 1024}
-	if m.Full() != 2<<20 || m.Share(50) != 1<<20 || m.Share(0) != 0 {
-		t.Errorf("before a turn: full %d, half %d", m.Full(), m.Share(50))
-	}
-	m.Need = 62 * 1024
-	if got := m.Share(25); got != 15872 {
-		t.Errorf("a quarter of 62 tokens: %d bytes", got)
-	}
-	if got := m.Share(35); got != 22224 { // 22220.8 rounded up to 16
-		t.Errorf("35 %%: %d bytes", got)
-	}
-	m.Need = 9 << 20
-	if m.Full() != 2<<20 {
-		t.Error("more than the default cap counts as full")
 	}
 }
 

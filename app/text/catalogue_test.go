@@ -173,6 +173,9 @@ func TestChineseIsChinese(t *testing.T) {
 		if strings.HasPrefix(key, "example.chat.") { // questions to a model that knows English only
 			continue
 		}
+		if strings.HasPrefix(key, "policy.") && strings.Count(key, ".") == 1 { // names of methods
+			continue
+		}
 		for _, r := range latin.ReplaceAllString(s, "") {
 			if unicode.Is(unicode.Latin, r) {
 				t.Errorf("%s: Latin letters in %q", key, s)

@@ -20,12 +20,21 @@ type announcer struct {
 // changed compares two models and announces what a sighted reader would notice.
 func (a *announcer) changed(before, after state.Model) {
 	c := a.c
+	if news := c.keptNews(before, after); news != "" && after.Phase == state.Answering {
+		a.say(news)
+	}
 	switch {
 	case before.Phase == after.Phase:
 	case after.Phase == state.Opening:
 		a.say(c.t("say.opening"))
 	case before.Phase == state.Opening && after.Phase == state.Idle:
 		a.say(c.t("say.ready"))
+	case before.Phase == state.Changing && after.Phase == state.Idle:
+		message := c.t("say.changed")
+		if after.Kept.Layers > 0 && !after.Kept.All {
+			message += c.t("sentence.separator") + c.scopeText()
+		}
+		a.say(message)
 	case after.Phase == state.Prefill:
 		a.say(c.t("say.reading"))
 	case before.Running() && after.Phase == state.Idle:

@@ -134,6 +134,7 @@ func (k *card) answer(t state.Turn, index int) []any {
 		written("strong", "card-token", visible(tok.Text)),
 		written("small", "", strings.Join(facts, c.t("list.separator"))),
 	}
+	body = append(body, k.kept(int(tok.Position), 1)...)
 	if len(tok.Top) == 0 {
 		return body
 	}
@@ -172,7 +173,7 @@ func (k *card) piece(p state.Piece) []any {
 	if special(p.Text) {
 		body = append(body, written("small", "", c.t("card.control")))
 	}
-	return body
+	return append(body, k.kept(int(p.At), len(p.IDs))...)
 }
 
 // visible shows the white space of a token: ␣ for a space and ↵ for a new line.

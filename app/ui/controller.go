@@ -22,6 +22,8 @@ type host interface {
 	// Fetch loads the catalogue of a language and hands it over later, or nil if it cannot be had.
 	Fetch(lang string, then func(*text.Catalogue))
 	Save(key, value string)
+	// Address puts a fragment into the page's address.
+	Address(fragment string)
 	Reload()
 }
 
@@ -156,7 +158,9 @@ func (c *controller) do(e state.Effect) {
 			c.client.Stop(c.long)
 		}
 	case state.Remake:
-		c.request(e, proto.SetMemory{Memory: e.Memory})
+		c.long = c.request(e, proto.SetMemory{Memory: e.Memory})
+	case state.Address:
+		c.host.Address(e.Fragment)
 	case state.Empty:
 		c.request(e, proto.Reset{})
 	case state.List:
@@ -243,6 +247,7 @@ func (c *controller) hear(in incoming) (hot bool) {
 	effect, mine := c.requests[in.id]
 	_, opening := effect.(state.OpenModel)
 	_, turn := effect.(state.Generate)
+	_, change := effect.(state.Remake)
 	// The client opens the last model again by itself after a death: its request is nobody's here, and long.
 	long := !mine || in.id == c.long
 	if !mine && in.id != 0 {
@@ -259,6 +264,8 @@ func (c *controller) hear(in incoming) (hot bool) {
 		c.reduce(state.Opened{Opened: e, Now: now})
 	case proto.Prompt:
 		c.reduce(state.Prompted{Prompt: e, Now: now})
+	case proto.Kept:
+		c.reduce(state.Keeps{Kept: e})
 	case proto.State:
 		c.reduce(state.Measured{State: e})
 	case proto.Moved:
@@ -267,7 +274,7 @@ func (c *controller) hear(in incoming) (hot bool) {
 		c.reduce(state.Listed{Models: e})
 	case proto.Done:
 		delete(c.requests, in.id)
-		if mine && long && (opening || turn) {
+		if mine && long && (opening || turn || change) {
 			c.reduce(state.Ended{Done: e})
 		}
 	case proto.Failure:

@@ -44,7 +44,8 @@ func (p *memory) Render() app.UI {
 		p.gauge(used),
 		p.arena(),
 		named(app.P(), "memory-tokens").Class("small").Text(p.tokens()),
-		p.cap(),
+		c.budgets(),
+		p.exact(),
 		p.table(),
 		app.P().Class("small").Text(p.token()),
 	)
@@ -132,7 +133,12 @@ func (p *memory) tokens() string {
 	if m.Cap == 0 {
 		return c.t("memory.none")
 	}
-	s := c.t("memory.stored", "n", m.Stored) + c.t("list.separator") + c.t("memory.room", "n", m.Room)
+	s := c.t("memory.stored", "n", m.Stored) + c.t("list.separator")
+	if m.Room < state.Endless {
+		s += c.t("memory.room", "n", m.Room)
+	} else {
+		s += c.t("memory.endless")
+	}
 	if m.Context > 0 && m.Position > m.Context {
 		s += c.t("sentence.separator") + c.t("memory.context", "n", m.Context)
 	}
@@ -214,43 +220,6 @@ func swatch(k state.Kind) string {
 	return ""
 }
 
-// cap sets the memory cap: steps of the full cache, by a slider or the buttons beside it.
-func (p *memory) cap() app.UI {
-	c, m := p.C, p.M
-	at := capStep(m)
-	last := len(state.Shares)
-	step := func(by int) app.EventHandler {
-		return func(app.Context, app.Event) {
-			now := c.model.Memory
-			if to := capStep(now) + by; to >= 0 && to <= last {
-				c.send(state.SetCap{Bytes: capOf(now, to)})
-			}
-		}
-	}
-	slider := named(app.Input(), "cap").ID("cap").Type("range").Min(0).Max(last).Step(1).Value(strconv.Itoa(at)).
-		Aria("valuetext", p.capText()).
-		OnChange(func(ctx app.Context, _ app.Event) {
-			if to, err := strconv.Atoi(ctx.JSSrc().Get("value").String()); err == nil && to >= 0 && to <= last {
-				c.send(state.SetCap{Bytes: capOf(c.model.Memory, to)})
-			}
-		})
-	if p.Off {
-		slider = slider.Disabled(true)
-	}
-	return app.Div().Class("cap").Body(
-		app.Label().For("cap").Body(app.Text(c.t("cap.label")+c.t("word.separator")), named(app.Output(), "cap-text").Text(p.capText())),
-		app.Div().Class("row").Body(
-			disabled(named(app.Button(), "cap-less").Type("button").Class("ghost icon").Aria("label", c.t("cap.less")).Text("−").
-				OnClick(step(-1), app.EventScope("less")), p.Off || at == 0),
-			slider,
-			disabled(named(app.Button(), "cap-more").Type("button").Class("ghost icon").Aria("label", c.t("cap.more")).Text("+").
-				OnClick(step(1), app.EventScope("more")), p.Off || at == last),
-		),
-		p.exact(),
-		app.P().Class("small").Text(c.t("cap.hint")),
-	)
-}
-
 // exact sets the cap in KiB.
 func (p *memory) exact() app.UI {
 	c, m := p.C, p.M
@@ -273,36 +242,4 @@ func (p *memory) exact() app.UI {
 // kib writes bytes in KiB as a number field wants them, to two places.
 func kib(bytes uint64) string {
 	return strconv.FormatFloat(math.Round(float64(bytes)/1024*100)/100, 'f', -1, 64)
-}
-
-// capStep is the slider's place for the cap in use: a share, or the last place for the default.
-func capStep(m state.Memory) int {
-	if m.Asked == 0 {
-		return len(state.Shares)
-	}
-	for i, s := range state.Shares {
-		if m.Share(s) >= m.Asked {
-			return i
-		}
-	}
-	return len(state.Shares) - 1
-}
-
-func capOf(m state.Memory, step int) uint64 {
-	if step >= len(state.Shares) {
-		return 0
-	}
-	return m.Share(state.Shares[step])
-}
-
-func (p *memory) capText() string {
-	c, m := p.C, p.M
-	if m.Cap == 0 {
-		return c.t("cap.none")
-	}
-	s := c.t("cap.value", "cap", c.words.Bytes(m.Cap), "n", m.Stored+m.Room)
-	if m.Asked != 0 {
-		s = c.t("cap.share", "percent", c.words.Percent(share(m.Cap, m.Full()))) + c.t("word.separator") + s
-	}
-	return s
 }

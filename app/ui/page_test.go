@@ -15,6 +15,7 @@ import (
 	"kvlens/app/state"
 	"kvlens/app/stories"
 	"kvlens/app/text"
+	"kvlens/cache/policy"
 	"kvlens/wasm/proto"
 )
 
@@ -106,7 +107,14 @@ func pages(c *text.Catalogue) map[string]*Home {
 		{"reading", state.Run{Question: "§", Now: 1}},
 		{"answering", state.Stepped{Steps: []proto.Step{step}, Now: 2}},
 		{"measured", state.Measured{State: proto.State{Cap: 1 << 20, Stored: 9, Position: 9, Context: 5, PrefillRate: 5, DecodeRate: 6}}},
+		{"kept", state.Keeps{Kept: proto.Kept{
+			Tokens: 1, Layers: 1, KVHeads: 2, Budget: 1, Reserve: 1, Window: 1, Published: 8, Bits: []uint8{1, 0}, Reasons: []uint8{1, 0}, Caps: []uint32{1, 2}, Recipe: "snapkv",
+		}}},
 		{"ended", state.Ended{Done: proto.Done{Reason: proto.ReasonMax}}},
+		{"policy", state.SetMethod{Name: "snapkv"}},
+		{"changed", state.Ended{}},
+		{"wrapped", state.SetWrap{Name: "adakv", On: true}},
+		{"rewrapped", state.Ended{}},
 		{"broken", state.Failed{Failure: proto.Failure{Code: proto.CodeTooLong, Args: []string{"1", "2", "3"}, Op: "§", Msg: "§"}}},
 	}
 	out := map[string]*Home{}
@@ -132,6 +140,9 @@ func TestEveryWordComesFromTheCatalogue(t *testing.T) {
 			for _, q := range s.Questions() {
 				own[html.EscapeString(q)] = true
 			}
+		}
+		for _, m := range policy.Methods() {
+			own[m.Paper] = true
 		}
 		var texts []string
 		for _, s := range strings.Split(tags.ReplaceAllString(page, "\x00"), "\x00") {
@@ -275,16 +286,13 @@ func TestSquares(t *testing.T) {
 }
 
 func TestCapSteps(t *testing.T) {
-	m := state.Memory{Default: 1 << 20, Need: 62 << 10, TokenBytes: 1024}
-	for i := range state.Shares {
-		m.Asked = capOf(m, i)
-		if got := capStep(m); got != i {
-			t.Errorf("step %d comes back as %d", i, got)
+	for i, percent := range state.Shares {
+		if got := capStep(state.Policy{Share: percent}); got != i {
+			t.Errorf("%d %% is step %d, want %d", percent, got, i)
 		}
 	}
-	m.Asked = capOf(m, len(state.Shares))
-	if m.Asked != 0 || capStep(m) != len(state.Shares) {
-		t.Errorf("the last step asks for %d bytes", m.Asked)
+	if got := capStep(state.Policy{Share: 100, Bytes: 4096}); got != len(state.Shares)-1 {
+		t.Errorf("a cap in bytes is step %d", got)
 	}
 }
 

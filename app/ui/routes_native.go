@@ -28,4 +28,5 @@ type noHost struct{}
 func (noHost) Now() float64                        { return 0 }
 func (noHost) Fetch(string, func(*text.Catalogue)) {}
 func (noHost) Save(string, string)                 {}
+func (noHost) Address(string)                      {}
 func (noHost) Reload()                             {}

@@ -15,7 +15,8 @@ import (
 // Run starts the page in the browser and does not return. build must be the engine's. Until the words are there the
 // prerendered page stays.
 func Run(build string) error {
-	options := state.ParseQuery(js.Global().Get("location").Get("search").String())
+	location := js.Global().Get("location")
+	options := state.ParseAddress(location.Get("search").String(), location.Get("hash").String())
 	lang := state.ChooseLang(options.Lang, saved(state.KeyLang), navigatorLanguages())
 	words, err := catalogue(lang)
 	if err != nil {
@@ -61,6 +62,12 @@ func (browser) Fetch(lang string, then func(*text.Catalogue)) {
 func (browser) Save(key, value string) {
 	defer func() { _ = recover() }() // storage may be full or forbidden: then the setting lasts for this visit
 	js.Global().Get("localStorage").Call("setItem", key, value)
+}
+
+func (browser) Address(fragment string) {
+	url := js.Global().Get("URL").New(js.Global().Get("location").Get("href"))
+	url.Set("hash", fragment)
+	js.Global().Get("history").Call("replaceState", js.Global().Get("history").Get("state"), "", url.Get("href"))
 }
 
 func (browser) Reload() { js.Global().Get("location").Call("reload") }

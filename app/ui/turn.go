@@ -24,6 +24,9 @@ type turn struct {
 	prompt, answer app.Value
 	pieces, tokens int // written so far
 	begun          bool
+
+	shownPieces, shownTokens []int  // which of them have an element, in order
+	promptMarks, answerMarks string // what is shown of them as kept
 }
 
 // CompoID makes another turn another element, with texts of its own.
@@ -89,6 +92,7 @@ func (t *turn) paint() {
 		}
 		if text != "" {
 			t.add(t.prompt, t.pieces, text, special(text))
+			t.shownPieces = append(t.shownPieces, t.pieces)
 		}
 	}
 	for ; t.tokens < len(m.Answer); t.tokens++ {
@@ -98,9 +102,11 @@ func (t *turn) paint() {
 		}
 		if text != "" {
 			t.add(t.answer, t.tokens, text, false)
+			t.shownTokens = append(t.shownTokens, t.tokens)
 			t.begun = true
 		}
 	}
+	t.marks(m)
 }
 
 // add appends a token. The first of a text is its stop for the Tab key.

@@ -45,6 +45,14 @@ func (s *Story) First(story, question string) []int32 {
 	return append(begin(s.t), s.t.Encode(text)...)
 }
 
+// Parts gives the tokens of a story, and those of a question after it, so that the story can be read before there is a
+// question: its tokens are the same whatever is asked in one language.
+func (s *Story) Parts(story, question string) (first, rest []int32) {
+	before, after, _ := strings.Cut(s.template(story, question), storyMark)
+	first = append(begin(s.t), s.t.Encode(before+story)...)
+	return first, s.t.Encode(strings.Replace(after, questionMark, question, 1))
+}
+
 // Later gives the tokens of another question about the story in the cache. last is the last token of the conversation so
 // far: if it ends the line, the template's line break is left out.
 func (s *Story) Later(question string, last int32) []int32 {

@@ -16,8 +16,21 @@ func (m *Open) fields(w *wire) {
 
 func (m *Memory) fields(w *wire) {
 	w.u64(&m.Cap)
-	w.text(&m.Recipe)
+	w.f32(&m.Share)
+	m.Recipe.fields(w)
 	w.boolean(&m.F32)
+	w.boolean(&m.Parity)
+}
+
+func (m *Recipe) fields(w *wire) {
+	m.Method.fields(w)
+	list(w, &m.Wraps, 12, func(w *wire, s *Setting) { s.fields(w) })
+}
+
+func (m *Setting) fields(w *wire) {
+	w.text(&m.Name)
+	w.texts(&m.Knobs)
+	w.f64s(&m.At)
 }
 
 func (m *SetMemory) fields(w *wire) { m.Memory.fields(w) }
@@ -31,6 +44,7 @@ func (m *Generate) fields(w *wire) {
 	w.u32(&m.Max)
 	m.Sampling.fields(w)
 	w.u32s(&m.Forced)
+	w.boolean(&m.Later)
 	w.boolean(&m.Rows)
 }
 
@@ -90,6 +104,7 @@ func (m *Opened) fields(w *wire) {
 	w.text(&m.BackendDetail)
 	w.text(&m.BackendWhy)
 	w.boolean(&m.OPFS)
+	w.boolean(&m.Tables)
 	m.State.fields(w)
 }
 
@@ -187,6 +202,21 @@ func (m *Moved) fields(w *wire) {
 	w.text(&m.Backend)
 	w.text(&m.BackendDetail)
 	w.text(&m.BackendWhy)
+	w.boolean(&m.Recipe)
+}
+
+func (m *Kept) fields(w *wire) {
+	for _, v := range []*uint32{&m.Tokens, &m.Layers, &m.KVHeads} {
+		w.u32(v)
+	}
+	w.u8s(&m.Bits)
+	w.u8s(&m.Reasons)
+	w.u32s(&m.Caps)
+	for _, v := range []*uint32{&m.Budget, &m.Reserve, &m.Window, &m.Published} {
+		w.u32(v)
+	}
+	w.text(&m.Recipe)
+	w.u32(&m.RecipeVersion)
 }
 
 func (m *Failure) fields(w *wire) {

@@ -30,6 +30,7 @@ const (
 	KindFailure  Kind = 71
 	KindMoved    Kind = 72
 	KindMatrix   Kind = 73
+	KindKept     Kind = 74
 )
 
 // Message is anything that travels in a packet. Messages are plain values, not pointers.
@@ -69,6 +70,7 @@ func (Done) Kind() Kind     { return KindDone }
 func (Failure) Kind() Kind  { return KindFailure }
 func (Moved) Kind() Kind    { return KindMoved }
 func (Matrix) Kind() Kind   { return KindMatrix }
+func (Kept) Kind() Kind     { return KindKept }
 
 func (Hello) request()       {}
 func (Open) request()        {}
@@ -93,6 +95,7 @@ func (Done) event()     {}
 func (Failure) event()  {}
 func (Moved) event()    {}
 func (Matrix) event()   {}
+func (Kept) event()     {}
 
 // Error makes a Failure an error, so that it can travel through Go code as it is.
 func (f Failure) Error() string { return fmt.Sprintf("%s: %s (code %d)", f.Op, f.Msg, f.Code) }
@@ -120,4 +123,5 @@ var codecs = map[Kind]codec{
 	KindMoved:       codecOf[Moved](),
 	KindView:        codecOf[View](),
 	KindMatrix:      codecOf[Matrix](),
+	KindKept:        codecOf[Kept](),
 }

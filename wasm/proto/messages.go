@@ -5,7 +5,7 @@
 package proto
 
 // Version changes with every change of the packets. Both sides must also be of one build.
-const Version = 3
+const Version = 4
 
 // Requests, page → engine.
 type (
@@ -22,16 +22,34 @@ type (
 		Memory   Memory
 		Float    bool // f32 activations on the CPU path instead of integers
 	}
-	// Memory are the cache's settings. Changing them empties the cache.
+	// Memory are the cache's settings.
 	Memory struct {
-		Cap    uint64 // bytes; 0 is the default: what Full takes for min(context_length, 2,048) tokens
-		Recipe string // "full"
-		F32    bool   // f32 pages instead of f16
+		Cap uint64 // bytes; 0 is the default: what Full takes for min(context_length, 2,048) tokens
+		// Share, in (0, 1], makes the cap a share of what Full takes for the first turn's prompt and answer limit: it is
+		// settled when that turn begins. 0 is none; Cap must be 0 beside it.
+		Share  float32
+		Recipe Recipe
+		F32    bool // f32 pages instead of f16
+		Parity bool // published triggers, and growth while decoding, instead of a cap that always holds
 	}
-	// SetMemory makes the session anew with other settings. Events: State; Moved as above.
+	// Recipe says what stays under the cap: a registered method and the wrappers around it, innermost first.
+	Recipe struct {
+		Method Setting // no name is "full"
+		Wraps  []Setting
+	}
+	// Setting is a method or wrapper with those of its knobs that differ from their defaults: columns of one length. An
+	// observation window that is not among them is min(published, max(1, ⌊B/4⌋)).
+	Setting struct {
+		Name  string
+		Knobs []string
+		At    []float64
+	}
+	// SetMemory sets the cache's settings. The conversation stays where it can: under another cap tokens leave or lists
+	// grow, under another recipe it is computed again. Events: Progress, Moved where a recipe can't run on the backend or
+	// no longer needs another, Kept, State. If it fails or is stopped, settings and conversation are as before.
 	SetMemory struct{ Memory Memory }
-	// Generate runs one turn. Events: Prompt, Progress (prefill), Step…, Moved where the backend had to be set up anew,
-	// and State, also before a Failure once the turn has begun; Done.Reason says why it ended.
+	// Generate runs one turn. Events: Prompt, Progress (prefill), Kept, Step…, Moved where the backend had to be set up
+	// anew, and State, also before a Failure once the turn has begun; Done.Reason says why it ended.
 	Generate struct {
 		Text     string // a raw prompt, a story, or a chat message, as Mode says
 		Question string // Story: the question after the story; a later turn uses the question only
@@ -41,7 +59,10 @@ type (
 		Max      uint32
 		Sampling Sampling
 		Forced   []uint32 // token ids that replace the first sampled ones (teacher forcing)
-		Rows     bool     // fill Step.Rows, RowTokens and Heads; CodeBadRequest "rows" where the backend shows none
+		// Later, in a first turn of Story, has the story read and compressed before the question is there. The cache of
+		// that moment is kept: the next such turn about the same story, under the same settings, begins from it.
+		Later bool
+		Rows  bool // fill Step.Rows, RowTokens and Heads; CodeBadRequest "rows" where the backend shows none
 	}
 	// Sampling are the settings of wasm/sample. Temperature 0 is greedy.
 	Sampling struct {
@@ -79,12 +100,13 @@ const (
 	WhySelfTest  = "self-test"  // the kernels do not run on it, or give other numbers than the reference path
 	WhyMemory    = "memory"     // the adapter has not enough memory for the model
 	WhyLost      = "lost"       // the adapter was taken away and could not be had again
+	WhyRecipe    = "recipe"     // the recipe runs on the CPU path only
 )
 
 // Whys are all reasons.
 var Whys = []string{
 	WhyAsked, WhyTested, WhyRace, WhyNoBuild, WhyNoWebGPU, WhyNoAdapter, WhySoftware, WhySilent, WhyNoDevice, WhySelfTest,
-	WhyMemory, WhyLost,
+	WhyMemory, WhyLost, WhyRecipe,
 }
 
 // PromptMode says how text becomes a prompt.
@@ -114,6 +136,7 @@ type (
 		Modes                                 []uint8
 		Backend, BackendDetail, BackendWhy    string // why: one of the Why codes
 		OPFS                                  bool   // the model is kept for the next visit
+		Tables                                bool   // the model's heads were measured: recipes that need that can run
 		State                                 State
 	}
 	// Prompt is the tokens of the turn's prompt, in display pieces (byte fragments merged into characters). The last token
@@ -123,6 +146,19 @@ type (
 		IDs      []uint32 // one per token
 		PieceEnd []uint32 // [pieces] number of tokens up to and including this piece
 		Text     []string // [pieces]
+	}
+	// Kept says what the cache holds. A Step's token is in no list yet; the token before it is in all lists, but for what
+	// Step.Evictions says. So after a Step, the tokens kept are those of the last Kept and the answer's so far, without
+	// evictions. Lists are [layers][n_kv_heads]; their columns are empty for recipes that drop nothing.
+	Kept struct {
+		Tokens, Layers, KVHeads uint32
+		Bits                    []uint8  // bitset by list, bit p mod 8 of byte p div 8 is position p; rows padded to bytes
+		Reasons                 []uint8  // [lists][tokens]: Keeps of each token that is kept, 0 for others
+		Caps                    []uint32 // tokens that each list may hold after a prompt
+		Budget, Reserve         uint32   // of a list, on average
+		Window, Published       uint32   // observation window in use, and the published one
+		Recipe                  string
+		RecipeVersion           uint32
 	}
 	// Step is one generated token and what the views show of it: the columns of a run. Columns that no view asked for
 	// are empty. Shapes: L layers, G kv heads, Q query heads, N tokens stored.
@@ -138,9 +174,9 @@ type (
 		TopProbs              []float32
 		TopTexts              []string
 		Ledger                []LedgerRow
-		Kept                  []uint8 // bitset [L][G][N], bit n mod 8 of byte n div 8, rows padded to bytes
-		Reasons               []uint8 // [L][G][N] codes of the recipe's schema
-		Evictions             Evictions
+		Kept                  []uint8   // as in Kept.Bits; empty where Kept and Evictions tell it
+		Reasons               []uint8   // as in Kept.Reasons
+		Evictions             Evictions // what left for the token before this one
 		Virtual               []float32 // RazorAttention's virtual token, count per [L][G]
 		// Rows is the attention of the query that chose this token, over all tokens before it: u8 log codes [L][Q][cells];
 		// code c > 0 stands for 10^(4c/255 − 4), 0 for less than 1e-4. A cell holds the largest of ⌈RowTokens/cells⌉ tokens:
@@ -162,7 +198,7 @@ type (
 		Layer, Head, First, Tokens, Pool, Cells uint32
 		Codes                                   []uint8 // [Cells][Cells], at most 1 MiB
 	}
-	// Evictions are columns of one length.
+	// Evictions are columns of one length, or empty. Head is the KV head, Step the index of the Step that they came with.
 	Evictions struct {
 		Layer, Head, Position, Step, Rank []uint32
 		Rule                              []uint8
@@ -176,9 +212,12 @@ type (
 		Kind                     uint8 // cache.Kind
 		Logical, Allocated, Peak uint64
 	}
-	// Moved says that the backend was lost with all its memory, and that the conversation goes on where it was, on
-	// another one or on the same again.
-	Moved struct{ Backend, BackendDetail, BackendWhy string }
+	// Moved says that the conversation goes on where it was, on another backend or on the same again: because the backend
+	// was lost with all its memory, or because of the recipe.
+	Moved struct {
+		Backend, BackendDetail, BackendWhy string
+		Recipe                             bool // it was not lost
+	}
 	// State is the session between turns.
 	State struct {
 		Stored, Position, Room, Context uint32 // tokens
@@ -205,6 +244,21 @@ type (
 		Op, Msg string
 		Args    []string // numbers and names for the sentence, by Code
 	}
+)
+
+// Keeps says why a token is kept.
+type Keeps uint8
+
+// The reasons.
+const (
+	KeptAll    Keeps = iota // nothing had to leave
+	KeptSink                // among the first tokens
+	KeptRecent              // among the last ones
+	KeptScore               // by its score
+	KeptVote                // by the votes of semantic retrieval heads
+	KeptChunk               // with its chunk
+	KeptMask                // its head keeps everything
+	KeptChance              // by chance
 )
 
 // Stage names what a long request is doing, so that nothing spins unnamed.
@@ -261,4 +315,6 @@ const (
 	CodeEmpty                      // nothing to say: the prompt is empty
 	CodeDead                       // the worker died (made by the client)
 	CodeLost                       // the graphics processor was taken away, and nothing could take its place
+	CodeSmall                      // the cap holds no token under this recipe
+	CodeTables                     // the recipe needs measured heads, and this model's were not: Args = table
 )

@@ -29,7 +29,7 @@ func fill(v reflect.Value, n *uint64) {
 		v.SetString(fmt.Sprintf("text %d 你", *n))
 	case reflect.Bool:
 		v.SetBool(true)
-	case reflect.Float32:
+	case reflect.Float32, reflect.Float64:
 		v.SetFloat(float64(*n) + 0.5)
 	case reflect.Uint64:
 		v.SetUint(*n<<32 | *n)

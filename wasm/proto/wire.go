@@ -106,6 +106,14 @@ func (w *wire) f32(v *float32) {
 	}
 }
 
+func (w *wire) f64(v *float64) {
+	b := math.Float64bits(*v)
+	w.u64(&b)
+	if w.reading {
+		*v = math.Float64frombits(b)
+	}
+}
+
 func (w *wire) text(v *string) {
 	n := w.count(len(*v), 1)
 	if !w.reading {
@@ -127,6 +135,7 @@ func (w *wire) u8s(v *[]uint8) {
 func (w *wire) u32s(v *[]uint32)    { list(w, v, 4, (*wire).u32) }
 func (w *wire) u64s(v *[]uint64)    { list(w, v, 8, (*wire).u64) }
 func (w *wire) f32s(v *[]float32)   { list(w, v, 4, (*wire).f32) }
+func (w *wire) f64s(v *[]float64)   { list(w, v, 8, (*wire).f64) }
 func (w *wire) texts(v *[]string)   { list(w, v, 4, (*wire).text) }
 func (w *wire) rows(v *[]LedgerRow) { list(w, v, 25, func(w *wire, r *LedgerRow) { r.fields(w) }) }
 

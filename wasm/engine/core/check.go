@@ -1,8 +1,10 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 
+	"kvlens/cache/policy"
 	"kvlens/wasm/proto"
 	"kvlens/wasm/sample"
 )
@@ -12,6 +14,8 @@ const (
 	maxText      = 1 << 20 // bytes of one text
 	maxTokens    = 1 << 20
 	maxManifests = 100
+	maxWraps     = 8
+	maxKnobs     = 32
 	maxCap       = 1 << 30 // bytes of the arena: more would not fit beside the weights in a 32-bit memory
 )
 
@@ -45,10 +49,30 @@ func checkText(field, s string) error {
 }
 
 func checkMemory(m proto.Memory) error {
-	if m.Recipe != "" && m.Recipe != "full" {
-		return badRequest("recipe", "%.40q is not known", m.Recipe)
+	if m.Share > 0 && m.Cap > 0 {
+		return badRequest("share", "a cap in bytes and a share of %v at once", m.Share)
 	}
-	return within("cap", m.Cap, 0, maxCap)
+	return first(within("cap", m.Cap, 0, maxCap), within("share", m.Share, 0, 1), checkRecipe(m.Recipe))
+}
+
+func checkRecipe(r proto.Recipe) error {
+	if len(r.Wraps) > maxWraps {
+		return badRequest("recipe", "%d wrappers, at most %d", len(r.Wraps), maxWraps)
+	}
+	for _, s := range append([]proto.Setting{r.Method}, r.Wraps...) {
+		if len(s.Knobs) != len(s.At) || len(s.Knobs) > maxKnobs {
+			return badRequest("recipe", "%d knobs with %d values", len(s.Knobs), len(s.At))
+		}
+	}
+	err := recipe(r).Check()
+	var knob *policy.KnobError
+	switch {
+	case errors.As(err, &knob):
+		return badRequest(knob.Method+"."+knob.Knob, "%v", err)
+	case err != nil:
+		return badRequest("recipe", "%v", err)
+	}
+	return nil
 }
 
 func checkGenerate(g proto.Generate, vocab int) error {

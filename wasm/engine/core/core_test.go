@@ -137,6 +137,7 @@ type outcome struct {
 	models  proto.Models
 	matrix  proto.Matrix
 	moved   []proto.Moved
+	kept    []proto.Kept
 	done    proto.Done
 	failure *proto.Failure
 }
@@ -178,6 +179,8 @@ func (p *page) wait(id uint32, each func(event)) *outcome {
 			o.models = m
 		case proto.Matrix:
 			o.matrix = m
+		case proto.Kept:
+			o.kept = append(o.kept, m)
 		case proto.Moved:
 			o.moved = append(o.moved, m)
 		case proto.Done:

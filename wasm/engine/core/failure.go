@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"kvlens/cache"
+	"kvlens/cache/policy"
 	"kvlens/wasm/chat"
 	"kvlens/wasm/llama"
 	"kvlens/wasm/proto"
@@ -30,6 +31,7 @@ func failure(op string, err error) proto.Failure {
 		fetch    *weights.FetchError
 		hash     *weights.HashError
 		quota    *weights.QuotaError
+		tables   *policy.TablesError
 	)
 	switch {
 	case errors.As(err, &own):
@@ -56,6 +58,10 @@ func failure(op string, err error) proto.Failure {
 		f.Code = proto.CodeLost
 	case errors.Is(err, step.ErrMemory):
 		f.Code = proto.CodeMemory
+	case errors.Is(err, llama.ErrSmall):
+		f.Code = proto.CodeSmall
+	case errors.As(err, &tables):
+		f.Code, f.Args = proto.CodeTables, []string{tables.Table}
 	case errors.Is(err, sample.ErrLogits):
 		f.Code = proto.CodeNumbers
 	case errors.Is(err, llama.ErrEmpty):

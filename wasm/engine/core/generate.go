@@ -25,26 +25,60 @@ func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
 		return proto.Done{}, err
 	}
 	later := g.Continue && e.session.Position() > 0
-	ids, err := e.prompt(g, later)
+	parts, err := e.prompt(g, later)
 	if err != nil {
 		return proto.Done{}, err
 	}
 	if !later {
-		e.empty()
+		if err := e.first(parts, int(g.Max)); err != nil {
+			return proto.Done{}, err
+		}
+		if err := e.session.Watch(g.Rows); err != nil { // the session may be another
+			return proto.Done{}, err
+		}
 	}
 	e.prefill, e.decode = rate{}, rate{}
-	done, err := e.turn(j, g, ids)
+	done, err := e.turn(j, g, parts)
+	if err == nil {
+		e.tellKept(j)
+	}
 	e.send(j.id, e.state())
 	return done, err
 }
 
+// first prepares the session for a first turn. A cap that is a share is settled now; a story that lies compressed beside
+// the cache keeps the cap that it was compressed under.
+func (e *engine) first(parts [][]int32, limit int) error {
+	if e.saved.holds(parts) {
+		e.past = nil
+		return nil
+	}
+	e.saved.close()
+	tokens := len(slices.Concat(parts...)) + limit
+	if e.memory.Share == 0 && (e.memory.Cap == 0 || full(e.memory.Recipe)) || e.full == tokens {
+		e.full = tokens
+		e.empty()
+		return nil
+	}
+	was := e.full
+	e.full = tokens
+	err := e.makeSession(e.memory)
+	if err != nil {
+		e.full = was
+		if e.makeSession(e.memory) != nil {
+			e.close()
+		}
+	}
+	return err
+}
+
 // turn reads a prompt and answers it. What a lost backend has taken with it is done again, unheard.
-func (e *engine) turn(j job, g proto.Generate, ids []int32) (done proto.Done, err error) {
+func (e *engine) turn(j job, g proto.Generate, parts [][]int32) (done proto.Done, err error) {
 	a := &answer{e: e, id: j.id, ctx: j.ctx, g: g, dec: e.tok.NewDecoder()}
 	if g.Mode != proto.Raw {
 		a.stops = e.manifest.Stop
 	}
-	if err := e.announce(j, ids); err != nil {
+	if err := e.announce(j, parts); err != nil {
 		return done, err
 	}
 	read := false
@@ -56,7 +90,7 @@ func (e *engine) turn(j job, g proto.Generate, ids []int32) (done proto.Done, er
 		if err := e.session.Watch(g.Rows); err != nil { // the session may be another
 			return err
 		}
-		if err := e.read(ctx, j.id, ids); err != nil {
+		if err := e.read(ctx, j, parts); err != nil {
 			return err
 		}
 		read = true
@@ -64,24 +98,28 @@ func (e *engine) turn(j job, g proto.Generate, ids []int32) (done proto.Done, er
 		return err
 	})
 	if read && e.session != nil {
-		e.past = append(e.past, past{ids, a.ids})
+		e.past = append(e.past, past{parts, a.ids})
 	}
 	done.Tokens = uint32(len(a.ids))
 	return done, err
 }
 
 // announce tells the page the tokens of a prompt, if they fit.
-func (e *engine) announce(j job, ids []int32) error {
+func (e *engine) announce(j job, parts [][]int32) error {
+	ids := slices.Concat(parts...)
 	p := proto.Prompt{First: uint32(e.session.Position()), IDs: make([]uint32, len(ids))}
 	asked := len(ids)
-	if _, pending := e.session.Pending(); pending {
+	room := e.session.Room()
+	if e.saved.holds(parts) {
+		p.First, room = 0, asked // reading tells
+	} else if _, pending := e.session.Pending(); pending {
 		p.First++
 		asked++
 	}
 	for i, id := range ids {
 		p.IDs[i] = uint32(id)
 	}
-	if room := e.session.Room(); asked > room {
+	if asked > room {
 		return tooLong(asked, room, e.session.Cap())
 	}
 	p.PieceEnd, p.Text = e.tok.Pieces(ids)
@@ -89,19 +127,36 @@ func (e *engine) announce(j job, ids []int32) error {
 	return nil
 }
 
-// read prefills a prompt.
-func (e *engine) read(ctx context.Context, id uint32, ids []int32) error {
-	begin := time.Now()
+// read prefills a prompt, part by part. If it fails, a first turn leaves the cache empty.
+func (e *engine) read(ctx context.Context, j job, parts [][]int32) (err error) {
+	begin, tokens := time.Now(), 0
 	var tell cadence
-	err := e.session.Prefill(ctx, ids, func(done, total int) {
-		if tell.now(done == total) {
-			e.send(id, proto.Progress{Stage: proto.StagePrefill, Done: uint64(done), Total: uint64(total)})
+	for i, ids := range parts {
+		if i < len(parts)-1 && e.saved.holds(parts) {
+			if err := e.session.Restore(e.saved.checkpoint); err != nil {
+				return err
+			}
+			continue
 		}
-	})
-	if err == nil {
-		e.prefill = rate{len(ids), time.Since(begin).Seconds()}
+		err = e.session.Prefill(ctx, ids, func(done, total int) {
+			if tell.now(done == total) {
+				e.send(j.id, proto.Progress{Stage: proto.StagePrefill, Done: uint64(done), Total: uint64(total)})
+			}
+		})
+		if err == nil && i < len(parts)-1 {
+			err = e.save(ctx, ids)
+		}
+		if err != nil {
+			if len(parts) > 1 {
+				e.empty()
+			}
+			return err
+		}
+		tokens += len(ids)
+		e.tellKept(j)
 	}
-	return err
+	e.prefill = rate{tokens, time.Since(begin).Seconds()}
+	return nil
 }
 
 // answer is the generated part of a turn.
@@ -164,7 +219,8 @@ func (a *answer) emit(t llama.Token) error {
 		Text: a.show(t.ID), Bytes: e.tok.Piece(t.ID),
 		Millis: float32(t.Millis), Prob: top.Prob,
 		TopIDs: make([]uint32, n), TopProbs: top.TopProbs[:n], TopTexts: make([]string, n),
-		Ledger: e.state().Ledger, Seed: a.g.Sampling.Seed, Recipe: recipeFull, RecipeVersion: 1,
+		Ledger: e.state().Ledger, Seed: a.g.Sampling.Seed, Recipe: e.session.Recipe().Method, RecipeVersion: recipeVersion,
+		Evictions: e.evictions(t.Evicted, len(a.ids)),
 	}
 	for i, id := range top.TopIDs[:n] {
 		s.TopIDs[i] = uint32(id)
@@ -179,9 +235,6 @@ func (a *answer) emit(t llama.Token) error {
 	}
 	return nil
 }
-
-// recipeFull is the recipe that keeps every token.
-const recipeFull = "full"
 
 // show returns the text that becomes final with a token, and looks for a stop text. The stop text itself is shown, it is
 // the answer's full stop; white space at its end and what comes after it are not.

@@ -2,10 +2,13 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
 	"kvlens/cache"
+	"kvlens/cache/policy"
+	"kvlens/wasm/heads"
 	"kvlens/wasm/proto"
 	"kvlens/wasm/quant"
 	"kvlens/wasm/tokenizer"
@@ -64,7 +67,12 @@ func (e *engine) load(ctx context.Context, o proto.Open, place placing, tell tel
 	}
 	runtime.GC() // what reading the vocabulary left behind is used again, before the weights take new memory
 
-	why, err := place(ctx, f, Wish{o.Backend, o.Float, layouts(f)}, tell)
+	w := Wish{o.Backend, o.Float, layouts(f)}
+	why, err := place(ctx, f, w, tell)
+	if e.away = err == nil && e.onGPU() && !full(o.Memory.Recipe); e.away {
+		e.unplace()
+		why, err = e.aside(ctx, f, w, tell)
+	}
 	if err != nil {
 		return opened, err
 	}
@@ -72,6 +80,9 @@ func (e *engine) load(ctx context.Context, o proto.Open, place placing, tell tel
 		return opened, fmt.Errorf("core: open: %w", &weights.FormatError{
 			Field: "tokenizer.ggml.tokens", Msg: fmt.Sprintf("%d tokens, but embeddings for %d", e.tok.Vocab(), n),
 		})
+	}
+	if e.tables, err = e.measured(); err != nil {
+		return opened, err
 	}
 	if err := e.makeSession(o.Memory); err != nil {
 		return opened, err
@@ -112,12 +123,25 @@ func (e *engine) describe(f *weights.File, why string) proto.Opened {
 		Hidden: uint32(c.Hidden), FFN: uint32(c.FFN), Vocab: uint32(c.Vocab), Context: uint32(c.Context),
 		FileBytes: uint64(f.Size), TokenBytes: e.tokenBytes(), Modes: e.prompts.modes(),
 		Backend: info.Name, BackendDetail: info.Detail, BackendWhy: why,
-		OPFS: e.Store.Kept(), State: e.state(),
+		OPFS: e.Store.Kept(), Tables: e.tables != nil, State: e.state(),
 	}
 	for _, t := range f.Tensors {
 		o.Params += uint64(t.Rows) * uint64(t.Cols)
 	}
 	return o
+}
+
+// measured are the tables of the model's heads, nil where there are none.
+func (e *engine) measured() (*policy.Tables, error) {
+	t, err := heads.For(e.manifest.SHA256)
+	if errors.Is(err, heads.ErrUnknown) {
+		return nil, nil
+	}
+	c := e.model.Config()
+	if err == nil {
+		err = t.Check(policy.Shape{Layers: c.Layers, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim}, e.manifest.SHA256)
+	}
+	return t, err
 }
 
 // fileType is the type that most of a file's bytes have.

@@ -52,6 +52,13 @@ func (e *engine) best(ctx context.Context, f *weights.File, w Wish, tell telling
 	return e.race(ctx, f, w, tell)
 }
 
+// aside is place on the CPU path, for recipes that run nowhere else.
+func (e *engine) aside(ctx context.Context, f *weights.File, w Wish, tell telling) (why string, err error) {
+	w.Backend = "cpu"
+	_, err = e.place(ctx, f, w, tell)
+	return proto.WhyRecipe, err
+}
+
 func (e *engine) onGPU() bool { return e.backend != nil && e.backend.Info().Name == "webgpu" }
 
 // unplace takes the model from its backend.

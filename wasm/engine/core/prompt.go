@@ -41,8 +41,8 @@ func (p *prompts) modes() []uint8 {
 	return append(modes, uint8(proto.Raw))
 }
 
-// first gives the tokens of a turn that starts a conversation.
-func (p *prompts) first(g proto.Generate) ([]int32, error) {
+// first gives the tokens of a turn that starts a conversation, in the parts in which they are read.
+func (p *prompts) first(g proto.Generate) ([][]int32, error) {
 	switch {
 	case g.Mode == proto.Story && p.story != nil:
 		if err := said("text", g.Text); err != nil {
@@ -51,7 +51,11 @@ func (p *prompts) first(g proto.Generate) ([]int32, error) {
 		if err := said("question", g.Question); err != nil {
 			return nil, err
 		}
-		return p.story.First(g.Text, g.Question), nil
+		if g.Later {
+			story, question := p.story.Parts(g.Text, g.Question)
+			return [][]int32{story, question}, nil
+		}
+		return [][]int32{p.story.First(g.Text, g.Question)}, nil
 	case g.Mode == proto.Chat && p.chat != nil:
 		if err := said("text", g.Text); err != nil {
 			return nil, err
@@ -60,9 +64,9 @@ func (p *prompts) first(g proto.Generate) ([]int32, error) {
 		if g.System != "" {
 			messages = append(messages, chat.Message{Role: "system", Content: g.System})
 		}
-		return p.chat.Render(append(messages, chat.Message{Role: "user", Content: g.Text}), true), nil
+		return [][]int32{p.chat.Render(append(messages, chat.Message{Role: "user", Content: g.Text}), true)}, nil
 	case g.Mode == proto.Raw:
-		return chat.Raw(p.tok, g.Text), said("text", g.Text)
+		return [][]int32{chat.Raw(p.tok, g.Text)}, said("text", g.Text)
 	}
 	return nil, badRequest("mode", "the model has no mode %d", g.Mode)
 }
@@ -88,8 +92,8 @@ func said(field, text string) error {
 	return nil
 }
 
-// prompt gives the tokens of a turn.
-func (e *engine) prompt(g proto.Generate, later bool) ([]int32, error) {
+// prompt gives the tokens of a turn, in the parts in which they are read.
+func (e *engine) prompt(g proto.Generate, later bool) ([][]int32, error) {
 	if !later {
 		return e.prompts.first(g)
 	}
@@ -98,5 +102,6 @@ func (e *engine) prompt(g proto.Generate, later bool) ([]int32, error) {
 		ids := e.session.IDs()
 		last = ids[len(ids)-1]
 	}
-	return e.prompts.later(g, last)
+	ids, err := e.prompts.later(g, last)
+	return [][]int32{ids}, err
 }

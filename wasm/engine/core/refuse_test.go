@@ -64,7 +64,7 @@ func TestRefusals(t *testing.T) {
 		{proto.Open{Manifest: write("hash.json", strings.ReplaceAll(broken, hash[:4], "0000"))}, proto.CodeHash, []string{"junk.gguf"}},
 		{proto.Open{Manifest: write("chat.json", chat)}, proto.CodeFormat, []string{"tokenizer.chat_template"}},
 		{proto.Open{Manifest: builtIn, Backend: "webgpu"}, proto.CodeBackend, nil},
-		{proto.Open{Manifest: builtIn, Memory: proto.Memory{Recipe: "magic"}}, proto.CodeBadRequest, []string{"recipe"}},
+		{proto.Open{Manifest: builtIn, Memory: proto.Memory{Recipe: proto.Recipe{Method: proto.Setting{Name: "magic"}}}}, proto.CodeBadRequest, []string{"recipe"}},
 		{proto.Open{Manifest: builtIn, Memory: proto.Memory{Cap: math.MaxUint64}}, proto.CodeBadRequest, []string{"cap"}},
 		{proto.Open{Manifest: strings.Repeat("x", maxText+1)}, proto.CodeBadRequest, []string{"manifest"}},
 	} {
@@ -202,6 +202,7 @@ func TestNoSession(t *testing.T) {
 		if o := p.ask(ask(evening)).ok(); o.text() != " a sandwich." {
 			t.Errorf("after opening again the answer is %q", o.text())
 		}
+		p.ask(proto.Reset{}).ok() // with a conversation the former cache would stay
 	}
 }
 

@@ -13,8 +13,11 @@ import (
 	"kvlens/wasm/weights"
 )
 
-// past is a turn that the cache holds: the tokens of its prompt and of its answer.
-type past struct{ ids, answer []int32 }
+// past is a turn that the cache holds: the tokens of its prompt, in the parts in which they were read, and of its answer.
+type past struct {
+	parts  [][]int32
+	answer []int32
+}
 
 // restores is how often one request sets up a lost backend.
 const restores = 2
@@ -88,8 +91,10 @@ func (e *engine) anew(ctx context.Context, f *weights.File, w Wish, tell telling
 // by token.
 func (e *engine) repeat(ctx context.Context, turns []past, tell telling) error {
 	for i, t := range turns {
-		if err := e.session.Prefill(ctx, t.ids, nil); err != nil {
-			return err
+		for _, ids := range t.parts {
+			if err := e.session.Prefill(ctx, ids, nil); err != nil {
+				return err
+			}
 		}
 		o := llama.GenerateOptions{Max: len(t.answer), Sampler: sample.New(sample.Params{}), Forced: t.answer}
 		if _, err := e.session.Generate(ctx, o, func(llama.Token) error { return nil }); err != nil {

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"kvlens/cache"
+	"kvlens/cache/policy"
 	"kvlens/wasm/llama"
 	"kvlens/wasm/proto"
 	"kvlens/wasm/quant"
@@ -62,8 +63,12 @@ type engine struct {
 	prompts  prompts
 	session  *llama.Session
 	memory   proto.Memory
-	asked    proto.Open // what the model was opened with
-	past     []past     // the turns that the cache holds
+	asked    proto.Open     // what the model was opened with
+	past     []past         // the turns that the cache holds
+	full     int            // tokens of the first turn, prompt and answer limit: what shares are shares of
+	tables   *policy.Tables // of the model's heads, nil where they were not measured
+	away     bool           // the recipe has taken the model from a GPU
+	saved    compressed
 	prefill  rate
 	decode   rate
 }

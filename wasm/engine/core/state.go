@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"kvlens/cache"
-	"kvlens/wasm/llama"
 	"kvlens/wasm/proto"
 )
 
@@ -53,34 +52,6 @@ func (e *engine) ledger() []proto.LedgerRow {
 	return slices.Clip(rows)
 }
 
-// newSession replaces the session. The old arena goes before the new one comes, so that the two never stand side by
-// side; if the new one cannot be had, the old settings are set up again. If they cannot be had either, the model goes,
-// so that the page can open one.
-func (e *engine) newSession(m proto.Memory) error {
-	err := e.makeSession(m)
-	if err != nil && e.makeSession(e.memory) != nil {
-		e.close()
-	}
-	return err
-}
-
-func (e *engine) makeSession(m proto.Memory) error {
-	o := llama.SessionOptions{Cap: int64(m.Cap), F32: m.F32}
-	if e.session != nil {
-		e.session.Close()
-		e.session = nil
-		runtime.GC() // the new arena can take the old one's place
-	}
-	s, err := e.model.NewSession(o)
-	if err != nil {
-		return err
-	}
-	e.session, e.memory, e.past = s, m, nil
-	e.prefill, e.decode = rate{}, rate{}
-	e.limitGarbage()
-	return nil
-}
-
 // garbage is how many bytes may lie around until the collector runs. WASM memory never shrinks, so what is once used as
 // garbage is lost to the reader.
 const garbage = 8 << 20
@@ -101,6 +72,7 @@ func (e *engine) limitGarbage() {
 
 // close frees session, model and backend.
 func (e *engine) close() {
+	e.saved.close()
 	if e.session != nil {
 		e.session.Close()
 	}
@@ -111,29 +83,15 @@ func (e *engine) close() {
 		_ = e.backend.Close()
 	}
 	e.session, e.model, e.backend, e.tok, e.manifest, e.prompts, e.past = nil, nil, nil, nil, nil, prompts{}, nil
+	e.tables, e.away = nil, false
 	runtime.GC()
-}
-
-// setMemory empties the cache, also where the settings stay the same.
-func (e *engine) setMemory(j job, m proto.Memory) error {
-	if err := e.needModel(); err != nil {
-		return err
-	}
-	if err := checkMemory(m); err != nil {
-		return err
-	}
-	e.past = nil
-	if err := e.lasting(j, lost, func() error { return e.newSession(m) }); err != nil {
-		return err
-	}
-	e.send(j.id, e.state())
-	return nil
 }
 
 func (e *engine) reset(j job) error {
 	if err := e.needModel(); err != nil {
 		return err
 	}
+	e.saved.close()
 	e.empty()
 	e.send(j.id, e.state())
 	return nil

@@ -1,0 +1,196 @@
+package state
+
+import (
+	"math/bits"
+	"slices"
+
+	"kvlens/wasm/proto"
+)
+
+// Kept is which tokens the cache holds, list by list: layer after layer, and in each its KV heads.
+type Kept struct {
+	Tokens            int // positions below it have been stored
+	Layers, Heads     int
+	All               bool       // nothing ever leaves
+	Bits              [][]uint64 // by list: bit p mod 64 of word p div 64 is position p
+	Reasons           [][]uint8  // by list: proto.Keeps of the tokens of the last report
+	Caps              []uint32   // by list: tokens that it may hold after a prompt; nil if unknown
+	Budget, Reserve   int
+	Window, Published int
+	Recipe            string
+	Left              int // lists that a token has left, with the last steps
+}
+
+// Scope is what the story shows: all layers, one layer, or one KV head of a layer. −1 is all.
+type Scope struct{ Layer, Head int }
+
+// Everywhere is the scope of all lists.
+var Everywhere = Scope{-1, -1}
+
+// within is the scope cut down to what a model has.
+func (s Scope) within(layers, heads int) Scope {
+	if s.Layer < 0 || s.Layer >= layers {
+		return Everywhere
+	}
+	if s.Head < 0 || s.Head >= heads {
+		s.Head = -1
+	}
+	return s
+}
+
+// keptOf takes over a report. One whose columns do not fit is that of a cache of which nothing is known to be gone.
+func keptOf(e proto.Kept) Kept {
+	k := Kept{
+		Tokens: int(e.Tokens), Layers: int(e.Layers), Heads: int(e.KVHeads), Recipe: e.Recipe, Caps: e.Caps,
+		Budget: int(e.Budget), Reserve: int(e.Reserve), Window: int(e.Window), Published: int(e.Published),
+	}
+	lists, row := k.Layers*k.Heads, (k.Tokens+7)/8
+	if k.Budget == 0 || len(e.Bits) != lists*row || len(e.Reasons) != lists*k.Tokens {
+		k.All = true
+		return k
+	}
+	if len(k.Caps) != lists {
+		k.Caps = nil
+	}
+	for i := range lists {
+		words := make([]uint64, (k.Tokens+63)/64)
+		for j, b := range e.Bits[i*row : (i+1)*row] {
+			words[j/8] |= uint64(b) << (j % 8 * 8)
+		}
+		k.Bits = append(k.Bits, words)
+		k.Reasons = append(k.Reasons, e.Reasons[i*k.Tokens:(i+1)*k.Tokens])
+	}
+	return k
+}
+
+// after is what the cache holds after some steps: the token before each is in every list, but for what left.
+func (k Kept) after(steps []proto.Step) Kept {
+	k.Left = 0
+	if k.Layers == 0 {
+		return k
+	}
+	if !k.All {
+		k.Bits = slices.Clone(k.Bits)
+		for i := range k.Bits {
+			k.Bits[i] = slices.Clone(k.Bits[i])
+		}
+	}
+	for _, s := range steps {
+		for ; k.Tokens < int(s.Position); k.Tokens++ {
+			for i := range k.Bits {
+				if k.Tokens/64 == len(k.Bits[i]) {
+					k.Bits[i] = append(k.Bits[i], 0)
+				}
+				k.Bits[i][k.Tokens/64] |= 1 << (k.Tokens % 64)
+			}
+		}
+		e := s.Evictions
+		for i := range min(len(e.Layer), len(e.Head), len(e.Position)) {
+			list, p := int(e.Layer[i])*k.Heads+int(e.Head[i]), int(e.Position[i])
+			if int(e.Head[i]) < k.Heads && list < len(k.Bits) && p < k.Tokens {
+				k.Bits[list][p/64] &^= 1 << (p % 64)
+				k.Left++
+			}
+		}
+	}
+	return k
+}
+
+// lists is the range of lists in a scope.
+func (k Kept) lists(s Scope) (first, last int) {
+	switch s = s.within(k.Layers, k.Heads); {
+	case s.Layer < 0:
+		return 0, k.Layers * k.Heads
+	case s.Head < 0:
+		return s.Layer * k.Heads, (s.Layer + 1) * k.Heads
+	}
+	return s.Layer*k.Heads + s.Head, s.Layer*k.Heads + s.Head + 1
+}
+
+// Has reports whether a list holds the token at a position.
+func (k Kept) Has(list, p int) bool {
+	if p < 0 || p >= k.Tokens {
+		return false
+	}
+	return k.All || k.Bits[list][p/64]>>(p%64)&1 == 1
+}
+
+// Held is how many tokens a list holds.
+func (k Kept) Held(list int) int {
+	if k.All {
+		return k.Tokens
+	}
+	n := 0
+	for _, w := range k.Bits[list] {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// Count is how many of a scope's places are filled, of how many there would be.
+func (k Kept) Count(s Scope) (held, of int) {
+	first, last := k.lists(s)
+	for i := first; i < last; i++ {
+		held += k.Held(i)
+	}
+	return held, (last - first) * k.Tokens
+}
+
+// Fate is what became of some tokens in a scope: in how many of its places they are, of how many, and why they mostly
+// stay. Of none that were stored it is zero.
+func (k Kept) Fate(s Scope, at, n int) (held, of int, why proto.Keeps) {
+	first, last := k.lists(s)
+	var votes [proto.KeptChance + 1]int
+	for p := at; p < min(at+n, k.Tokens); p++ {
+		for i := first; i < last; i++ {
+			of++
+			if k.Has(i, p) {
+				held++
+				votes[k.why(i, p)]++
+			}
+		}
+	}
+	for i, v := range votes {
+		if v > votes[why] {
+			why = proto.Keeps(i)
+		}
+	}
+	return held, of, why
+}
+
+// why is the reason for which a list holds a token.
+func (k Kept) why(list, p int) proto.Keeps {
+	switch {
+	case k.All:
+		return proto.KeptAll
+	case p >= len(k.Reasons[list]): // written since
+		return proto.KeptRecent
+	case k.Reasons[list][p] > uint8(proto.KeptChance):
+		return proto.KeptScore
+	}
+	return proto.Keeps(k.Reasons[list][p])
+}
+
+// Whys are the reasons that occur in a scope, in their order, and whether anything has left it.
+func (k Kept) Whys(s Scope) (whys []proto.Keeps, gone bool) {
+	if k.All {
+		return nil, false
+	}
+	var there [proto.KeptChance + 1]bool
+	first, last := k.lists(s)
+	for i := first; i < last; i++ {
+		for p := range k.Tokens {
+			if k.Has(i, p) {
+				there[k.why(i, p)] = true
+			} else {
+				gone = true
+			}
+		}
+	}
+	for w, yes := range there {
+		if yes {
+			whys = append(whys, proto.Keeps(w))
+		}
+	}
+	return whys, gone
+}

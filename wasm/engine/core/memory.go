@@ -1,0 +1,176 @@
+package core
+
+import (
+	"context"
+	"reflect"
+	"runtime"
+
+	"kvlens/cache"
+	"kvlens/cache/policy"
+	"kvlens/wasm/llama"
+	"kvlens/wasm/proto"
+)
+
+// full says whether a recipe keeps every token and reads all of them, as every backend can.
+func full(r proto.Recipe) bool { return r.Method.Name == "" || r.Method.Name == "full" }
+
+// recipe is a recipe as sessions take it, unchecked.
+func recipe(r proto.Recipe) policy.Recipe {
+	knobs := func(s proto.Setting) map[string]float64 {
+		m := make(map[string]float64, len(s.At))
+		for i, name := range s.Knobs[:min(len(s.Knobs), len(s.At))] {
+			m[name] = s.At[i]
+		}
+		return m
+	}
+	out := policy.Recipe{Method: r.Method.Name, Knobs: knobs(r.Method)}
+	if out.Method == "" {
+		out.Method = "full"
+	}
+	for _, w := range r.Wraps {
+		out.Wraps = append(out.Wraps, policy.Wrap{Name: w.Name, Knobs: knobs(w)})
+	}
+	return out
+}
+
+// newSession replaces the session. The old arena goes before the new one comes, so that the two never stand side by
+// side; if the new one cannot be had, the old settings are set up again. If they cannot be had either, the model goes,
+// so that the page can open one.
+func (e *engine) newSession(m proto.Memory) error {
+	err := e.makeSession(m)
+	if err != nil && e.makeSession(e.memory) != nil {
+		e.close()
+	}
+	return err
+}
+
+func (e *engine) makeSession(m proto.Memory) error {
+	o := llama.SessionOptions{
+		Cap: int64(m.Cap), Share: float64(m.Share), F32: m.F32,
+		Recipe: recipe(m.Recipe), Tables: e.tables, Parity: m.Parity,
+	}
+	if m.Share > 0 || m.Cap > 0 {
+		o.Tokens = e.full
+	}
+	e.saved.close()
+	if e.session != nil {
+		e.session.Close()
+		e.session = nil
+		runtime.GC() // the new arena can take the old one's place
+	}
+	s, err := e.model.NewSession(o)
+	if err != nil {
+		return err
+	}
+	e.session, e.memory, e.past = s, m, nil
+	e.prefill, e.decode = rate{}, rate{}
+	e.limitGarbage()
+	return nil
+}
+
+// setMemory sets the cache's settings; the conversation stays.
+func (e *engine) setMemory(j job, m proto.Memory) error {
+	if err := e.needModel(); err != nil {
+		return err
+	}
+	if err := checkMemory(m); err != nil {
+		return err
+	}
+	if err := e.lasting(j, lost, func() error { return e.change(j, m) }); err != nil {
+		return err
+	}
+	e.tellKept(j)
+	e.send(j.id, e.state())
+	return nil
+}
+
+// change sets the cache's settings, or leaves everything as it is.
+func (e *engine) change(j job, m proto.Memory) error {
+	was, turns := e.memory, e.past
+	sameButCap := m
+	sameButCap.Cap, sameButCap.Share = was.Cap, was.Share
+	switch {
+	case e.onGPU() && !full(m.Recipe), e.away && full(m.Recipe):
+		return e.move(j, m)
+	case len(turns) == 0:
+		return e.newSession(m)
+	case reflect.DeepEqual(sameButCap, was):
+		e.saved.close()
+		err := e.session.SetCap(j.ctx, e.capOf(m))
+		if err == nil {
+			e.memory = m
+		}
+		return err
+	}
+	err := e.makeSession(m)
+	if err == nil {
+		err = e.repeat(j.ctx, turns, e.progress(j))
+	}
+	if err != nil && (e.makeSession(was) != nil || e.repeat(context.WithoutCancel(j.ctx), turns, func(proto.Progress) {}) != nil) {
+		e.close()
+	}
+	return err
+}
+
+// move takes the model to another backend because of the recipe, and the conversation with it.
+func (e *engine) move(j job, m proto.Memory) error {
+	was, turns, tell := e.asked, e.past, e.progress(j)
+	was.Memory = e.memory
+	next := was
+	next.Memory = m
+	place := e.best
+	if !full(m.Recipe) {
+		place = e.aside
+	}
+	opened, err := e.reload(j.ctx, next, place, turns, tell)
+	if err != nil {
+		if _, back := e.reload(context.WithoutCancel(j.ctx), was, e.best, turns, tell); back != nil {
+			e.close()
+		}
+		return err
+	}
+	e.away = !full(m.Recipe)
+	e.send(j.id, proto.Moved{
+		Backend: opened.Backend, BackendDetail: opened.BackendDetail, BackendWhy: opened.BackendWhy, Recipe: true,
+	})
+	return nil
+}
+
+// reload loads the model again and reads the conversation again.
+func (e *engine) reload(ctx context.Context, o proto.Open, place placing, turns []past, tell telling) (proto.Opened, error) {
+	e.close()
+	opened, err := e.load(ctx, o, place, tell)
+	if err == nil {
+		err = e.repeat(ctx, turns, tell)
+	}
+	return opened, err
+}
+
+// capOf is a cap in bytes, for the conversation in the cache.
+func (e *engine) capOf(m proto.Memory) int64 {
+	if m.Cap > 0 {
+		return int64(m.Cap)
+	}
+	c := e.model.Config()
+	g := cache.Geometry{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Key: cache.F16, Value: cache.F16}
+	if m.F32 {
+		g.Key, g.Value = cache.F32, cache.F32
+	}
+	if m.Share > 0 {
+		return g.Share(e.full, float64(m.Share))
+	}
+	return g.Share(min(c.Context, defaultTokens), 1)
+}
+
+// defaultTokens is how many tokens the default cap is for, in models that know as many.
+const defaultTokens = 2048
+
+// save keeps the cache of a story that was just read.
+func (e *engine) save(ctx context.Context, ids []int32) error {
+	c, err := e.session.Save(ctx)
+	if err == nil {
+		e.saved.close()
+		e.saved = compressed{ids, c}
+	}
+	return err
+}
