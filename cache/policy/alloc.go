@@ -100,7 +100,8 @@ func (r *Run) important() [][]int {
 
 // masked are the budgets where heads are masked: retrieval heads get room for the prompt and its answer, the others share
 // the rest, at most their window; what is left after that goes to the retrieval heads. Where the room does not suffice,
-// the others have a quarter of an equal share, or their sinks and one token, before retrieval heads share what is left.
+// the others have a quarter of an equal share, or their sinks and one token, before retrieval heads share what is left. In
+// parity all have what is published: everything, or the window.
 func (r *Run) masked(candidates int) [][]int {
 	h := &r.plan.Heads
 	length := max(candidates, r.budget.Prompt)
@@ -122,7 +123,11 @@ func (r *Run) masked(candidates int) [][]int {
 	case others > 0:
 		forOthers = min(max(r.total()-retrieval*length, least*others), max(most, least)*others)
 	}
-	wide := stage.Even(r.total()-forOthers, max(1, retrieval))
+	forRetrieval := r.total() - forOthers
+	if r.budget.Parity {
+		forRetrieval, forOthers = length*retrieval, most*others
+	}
+	wide := stage.Even(forRetrieval, max(1, retrieval))
 	narrow := stage.Even(forOthers, max(1, others))
 	caps := make([][]int, r.shape.Layers)
 	for l, layer := range r.mask {

@@ -285,3 +285,50 @@ func TestFirstAverages(t *testing.T) {
 		}
 	}
 }
+
+// TestParityKeepsWhatIsPublished: layers that a method leaves alone keep everything, masked heads exactly their sinks and
+// window whatever the budget, and a prompt as long as the budget is shared out.
+func TestParityKeepsWhatIsPublished(t *testing.T) {
+	s := Shape{2, 4, 2, 2}
+	tables := tablesOf(s, rand.New(rand.NewPCG(5, 5)))
+	tables.Retrieval = [][]float32{{.1, .9, .2, .3}, {.1, .1, .8, .1}} // by KV head .9, .3, .1, .8
+	tables.Induction, tables.Echo = tables.Retrieval, tables.Retrieval
+	none := tablesOf(s, rand.New(rand.NewPCG(5, 5)))
+	for _, row := range none.Retrieval {
+		clear(row)
+	}
+	duo := map[string]float64{"retrieval": .5, "sinks": 4, "local": 6}
+	for _, c := range []struct {
+		name   string
+		r      Recipe
+		tables *Tables
+		tokens int
+		want   []int // of 30
+	}{
+		{"skipped layers", Recipe{"knorm", map[string]float64{"skip": 1}, nil}, nil, 12, []int{30, 30, 12, 12}},
+		{"duo", Recipe{"duo", duo, nil}, tables, 12, []int{30, 10, 10, 30}},
+		{"duo with room for all", Recipe{"duo", duo, nil}, tables, 40, []int{30, 10, 10, 30}},
+		{"sinks are many", Recipe{"duo", map[string]float64{"retrieval": .5, "sinks": 16, "local": 6}, nil}, tables, 12, []int{30, 22, 22, 30}},
+		{"razor's fifth", Recipe{"razor", map[string]float64{"retrieval": .5, "sinks": 1, "local": 1}, nil}, tables, 12, []int{30, 7, 7, 30}},
+		{"no head retrieves", Recipe{"headkv", map[string]float64{"window": 2}, nil}, none, 12, []int{12, 12, 12, 12}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			y, _ := capsOf(t, mustPlan(t, c.r), s, Budget{Tokens: c.tokens, Reserve: 1, Prompt: 30, Parity: true}, 30, c.tables)
+			var got []int
+			for _, pos := range slices.Concat(y.pos...) {
+				got = append(got, len(pos))
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("lists hold %v, want %v", got, c.want)
+			}
+		})
+	}
+	// AdaKV's published integers for 4 tokens of each of two heads, all of them the highest: 0.8 · 4 and no whole sure token.
+	ada := mustPlan(t, Recipe{"snapkv", map[string]float64{"window": 1}, []Wrap{{"adakv", map[string]float64{"rounding": 1}}}})
+	for first, want := range map[int]int{4: 4, 5: 4} { // fewer than the budget all stay
+		y, _ := capsOf(t, ada, Shape{1, 2, 2, 2}, Budget{Tokens: 5, Reserve: 1, Parity: true}, first, nil)
+		if got := len(y.pos[0][0]); got != want {
+			t.Errorf("AdaKV: %d of %d tokens stay, want %d", got, first, want)
+		}
+	}
+}

@@ -25,23 +25,31 @@ func (w *work) expected(scores []float32, head int, c *Candidates) {
 	d, spread := w.s.HeadDim, w.in.Spread
 	if w.mu == nil {
 		w.mu, w.cov, w.product = make([]float32, d), make([]float32, d*d), make([]float32, d+1)
-		newest := int32(0)
-		for _, c := range w.in.Candidates {
-			newest = max(newest, c.Pos[len(c.Pos)-1])
-		}
-		w.turn = stage.MeanRotation(spread.Rope, spread.Neox, int(newest)+1, w.p.Score.Future)
 	}
+	turn := w.meanRotation()
 	copy(w.mu, spread.Mean[head*d:][:d])
-	w.turn.Apply(w.mu)
+	turn.Apply(w.mu)
 	var cov []float32
 	if w.p.Score.Covariance {
 		cov = w.cov
 		copy(cov, spread.Cov[head*d*d:][:d*d])
-		w.turn.ApplyBoth(cov, d)
+		turn.ApplyBoth(cov, d)
 	}
 	first := 0
 	for first < len(c.Pos) && int(c.Pos[first]) < w.p.Protect.Sinks {
 		first++
 	}
 	stage.Expected(w.l, scores[first:], w.mu, cov, c.K[first*d:], w.product)
+}
+
+// meanRotation is that of the positions after the newest candidate, which is the same for all layers.
+func (w *work) meanRotation() *stage.Rotation {
+	next := 0
+	for _, c := range w.in.Candidates {
+		next = max(next, int(c.Pos[len(c.Pos)-1])+1)
+	}
+	if pr := w.prompt; pr.turn.CosSin == nil || pr.next != next {
+		pr.turn, pr.next = stage.MeanRotation(w.in.Spread.Rope, w.in.Spread.Neox, next, w.p.Score.Future), next
+	}
+	return &w.prompt.turn
 }

@@ -12,8 +12,10 @@ type Input struct {
 	// Queries are the last queries of the prompt after RoPE, at most Score.Window of them, oldest first:
 	// [queries][n_heads][head_dim]. The last is the newest candidate's own.
 	Queries []float32
-	Columns [][]float32 // [n_heads][candidates]: attention from all queries so far (ScoreColumns)
-	Spread  *Spread     // of the queries (ScoreExpected)
+	// Columns are the attention from all queries of the prompt and, on top, the accumulated attention of what is stored
+	// (ScoreColumns): [n_heads][candidates].
+	Columns [][]float32
+	Spread  *Spread // of the queries (ScoreExpected)
 }
 
 // Candidates are the tokens of one KV head that could be kept.
@@ -28,7 +30,7 @@ type Spread struct {
 	N    int
 	Mean []float32               // [n_heads][head_dim]
 	Cov  []float32               // [n_heads][head_dim][head_dim]; nil without Score.Covariance
-	Rope func(pos int) []float32 // cos and sin [RotDim/2][2] of a position
+	Rope func(pos int) []float32 // cos and sin [RotDim/2][2] of a position, in all layers the same
 	Neox bool
 }
 

@@ -1,7 +1,8 @@
 package policy
 
 // knorm keeps keys of small norm (arXiv 2406.11430): they tend to be those that get much attention. It needs no queries.
-// The published code leaves the first two layers alone, in which that isn't so; under a cap they keep the newest tokens.
+// Published code leaves the first two layers alone, in which that isn't so: they keep everything in parity with it, and the
+// newest tokens under a cap.
 var knorm = Method{
 	Name: "knorm", Title: "Key norm",
 	Rule:  "Keeps the keys of smallest norm.",
@@ -10,7 +11,7 @@ var knorm = Method{
 	Lossy: true,
 	Knobs: []Knob{{
 		Name: "skip", Kind: KnobInt, Max: 8, Default: 0,
-		Help: "So many first layers keep the newest tokens instead.",
+		Help: "So many first layers keep the newest tokens instead; published code has 0 or 2.",
 	}},
 	plan: func(k Knobs) Plan {
 		return Plan{

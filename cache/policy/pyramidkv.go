@@ -21,7 +21,7 @@ var pyramidkv = Method{
 func pyramidKnobs(window int) []Knob {
 	return []Knob{
 		knobWindow(window), knobKernel(7), knobPool(PoolMax), knobGroup(), knobAfter(true),
-		{Name: "beta", Kind: KnobInt, Min: 1, Max: 100, Default: 20, Help: "How steep: the highest layer gets this part of the mean beside its window; 1 is flat."},
+		{Name: "beta", Kind: KnobInt, Min: 1, Max: 100, Default: 20, Help: "How steep: beside its window the highest layer gets the mean divided by this; 1 is flat."},
 	}
 }
 

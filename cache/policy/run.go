@@ -21,6 +21,7 @@ type Run struct {
 	held   [][]int // what they hold
 	scores [][][]float32
 	cake   cascade
+	prompt prompt
 }
 
 // NewRun checks that a plan suits a model, its tables and a budget. A plan that needs tables which t lacks fails with a
@@ -52,10 +53,10 @@ func NewRun(p *Plan, s Shape, b Budget, t *Tables) (*Run, error) {
 	return r, nil
 }
 
-// follow sets plan and budget. Where heads are masked, lists have room for more than sinks.
+// follow sets plan and budget. Where heads are masked, lists under a cap have room for more than sinks.
 func (r *Run) follow(p *Plan, b Budget) {
 	r.plan, r.budget = *p, b
-	if p.Heads.Kind == HeadsMask {
+	if p.Heads.Kind == HeadsMask && !b.Parity {
 		r.plan.Protect.Sinks = min(p.Protect.Sinks, max(1, b.Tokens/4))
 	}
 }
@@ -64,7 +65,7 @@ func (r *Run) follow(p *Plan, b Budget) {
 func (r *Run) Prompt(tokens int) {
 	clear(r.caps)
 	clear(r.scores)
-	r.cake = cascade{}
+	r.cake, r.prompt = cascade{}, prompt{fresh: tokens}
 	longest := 0
 	for _, held := range r.held {
 		longest = max(longest, slices.Max(held)+tokens)
@@ -86,7 +87,7 @@ func (r *Run) Layer(layer int, in *Input, l Loops) ([]Keep, error) {
 	if r.fixed == nil {
 		return nil, fmt.Errorf("policy: layer %d without a prompt", layer)
 	}
-	sc, err := scoreLayer(&r.plan, r.shape, layer, in, r.tables, l)
+	sc, err := r.prompt.score(&r.plan, r.shape, layer, in, r.tables, l)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,8 @@ func (r *Run) room(layer int, in *Input) []int {
 	counts, sum := make([]int, r.shape.KVHeads), 0
 	for h, c := range in.Candidates {
 		counts[h] = len(c.Pos)
-		if r.plan.Decode.Kind != DecodeStop && !(r.fits && r.budget.Parity) {
+		all := r.plan.Decode.Kind == DecodeStop || r.budget.Parity && (r.fits || layer < r.plan.Score.SkipLayers)
+		if !all {
 			counts[h] = min(counts[h], r.caps[layer][h])
 		}
 		sum += counts[h]
@@ -187,12 +189,10 @@ func (r *Run) fitting(candidates int) bool {
 	switch { // as published
 	case r.plan.Layers.Kind == LayersCake:
 		return candidates <= b+r.plan.Score.Window
-	case r.plan.Layers.Kind == LayersError:
-		return false // each layer has its own
-	case r.plan.Heads.Kind == HeadsImportance:
-		return candidates < b
+	case r.plan.Layers.Kind == LayersError, r.plan.Heads.Kind == HeadsMask:
+		return false // each list has its own
 	}
-	return candidates <= b
+	return candidates < b
 }
 
 // uniform is the same budget for every list.

@@ -15,16 +15,22 @@ type scored struct {
 	OutL1             []float32   // of the tokens of one set, mean over KV heads (SelectCritical)
 }
 
-// scoreLayer scores a layer's candidates: score, pool and reduce.
-func scoreLayer(p *Plan, s Shape, layer int, in *Input, t *Tables, l Loops) (*scored, error) {
+// prompt is what the layers of one prompt have in common.
+type prompt struct {
+	fresh int            // candidates of each KV head that are new, its last ones; 0 is all
+	turn  stage.Rotation // mean rotation of the next positions (ScoreExpected), once it is known
+	next  int            // the first of them
+}
+
+// score scores a layer's candidates: score, pool and reduce.
+func (pr *prompt) score(p *Plan, s Shape, layer int, in *Input, t *Tables, l Loops) (*scored, error) {
 	if p.Score.Kind == ScoreNone || layer < p.Score.SkipLayers {
 		return &scored{}, nil
 	}
 	if err := checkInput(p, s, in); err != nil {
 		return nil, fmt.Errorf("policy: layer %d: %w", layer, err)
 	}
-	w := &work{p: p, s: s, layer: layer, in: in, l: l, longest: 0}
-	w.same = true
+	w := &work{prompt: pr, p: p, s: s, layer: layer, in: in, l: l, same: true}
 	for _, c := range in.Candidates {
 		w.longest = max(w.longest, len(c.Pos))
 		w.same = w.same && slices.Equal(c.Pos, in.Candidates[0].Pos)
@@ -116,6 +122,7 @@ func checkInput(p *Plan, s Shape, in *Input) error {
 
 // work is the scoring of one layer.
 type work struct {
+	prompt  *prompt
 	p       *Plan
 	s       Shape
 	layer   int
@@ -126,7 +133,6 @@ type work struct {
 
 	row, mean, m2, pooled []float32 // scratch, [longest]
 	mu, cov, product      []float32 // scratch of ScoreExpected
-	turn                  stage.Rotation
 }
 
 // scoredHeads are the query heads whose attention counts.
@@ -206,7 +212,7 @@ func (w *work) query(out *[]float32, head int) (entropy, variance float64) {
 	case ScoreColumns:
 		copy(scores, w.in.Columns[head])
 		if w.p.Score.PerQuery {
-			stage.PerQuery(scores, c.Pos)
+			stage.PerQuery(scores, c.Pos, w.prompt.fresh)
 		}
 	case ScoreExpected:
 		w.expected(scores, head, c)

@@ -8,6 +8,11 @@ import (
 	"testing"
 )
 
+// scoreLayer scores a layer of a first prompt.
+func scoreLayer(p *Plan, s Shape, layer int, in *Input, t *Tables, l Loops) (*scored, error) {
+	return new(prompt).score(p, s, layer, in, t, l)
+}
+
 // columnsInput is two KV heads of two query heads each that share positions 2 and 5 only, with column sums by hand.
 func columnsInput() *Input {
 	return &Input{
@@ -153,5 +158,66 @@ func TestScoreChecksItsInput(t *testing.T) {
 	p := &Plan{Score: Score{Kind: ScoreWindow, Window: 1, Heads: 1}}
 	if _, err := scoreLayer(p, s, 1, randomInput(rand.New(rand.NewPCG(1, 1)), p, s, 0, 5, false), nil, GoLoops); err == nil {
 		t.Error("retrieval heads without a table are no error")
+	}
+}
+
+// The mean rotation of the next positions is made once a prompt, and anew for the next one.
+func TestOneRotationAPrompt(t *testing.T) {
+	s := Shape{3, 2, 1, 2}
+	p := mustPlan(t, Recipe{Method: "expected", Knobs: map[string]float64{"future": 8}})
+	r, err := NewRun(p, s, Budget{Tokens: 6, Reserve: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []int
+	for _, tokens := range []int{7, 7, 9} {
+		r.Prompt(tokens)
+		for l := range s.Layers {
+			in := randomInput(rand.New(rand.NewPCG(1, 1)), p, s, 0, tokens, false)
+			rope := in.Spread.Rope
+			in.Spread.Rope = func(pos int) []float32 {
+				asked = append(asked, pos)
+				return rope(pos)
+			}
+			if _, err := r.Layer(l, in, GoLoops); err != nil {
+				t.Fatal(err)
+			}
+			alone, err := scoreLayer(p, s, l, in, nil, GoLoops)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked = asked[:len(asked)-8]
+			if got := r.Scores(l); !slices.Equal(got[0], alone.Heads[0]) {
+				t.Errorf("layer %d: %v, by itself %v", l, got, alone.Heads)
+			}
+		}
+	}
+	want := slices.Concat(all(8), all(8), all(8))
+	for i := range want {
+		want[i] += []int32{7, 7, 9}[i/8]
+	}
+	if len(asked) != len(want) {
+		t.Fatalf("positions %v were asked for", asked)
+	}
+	for i, pos := range asked {
+		if pos != int(want[i]) {
+			t.Fatalf("positions %v were asked for, want %v", asked, want)
+		}
+	}
+}
+
+// What a token of an earlier prompt has is the attention of the new queries and a moving average that counts as one.
+func TestStoredTokensPerQuery(t *testing.T) {
+	p := mustPlan(t, Recipe{Method: "observed"})
+	r := newRun(t, p, 1, Budget{Tokens: 9, Reserve: 1})
+	r.Prompt(2)
+	in := &Input{Candidates: []Candidates{{Pos: []int32{0, 40, 100, 101}}}, Columns: [][]float32{{.6, .3, .8, .3}, {.6, .3, .8, .3}}}
+	if _, err := r.Layer(0, in, GoLoops); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []float64{.2, .1, .4, .3} { // by 3, 3, 2 and 1
+		if got := r.Scores(0)[0][i]; math.Abs(float64(got)-want) > 1e-6 {
+			t.Errorf("token %d: %v, want %v", i, got, want)
+		}
 	}
 }

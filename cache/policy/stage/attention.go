@@ -63,10 +63,19 @@ func Scale(row []float32, by float32) {
 	}
 }
 
-// PerQuery divides column sums by the number of queries that could look: those from a position on up to the newest one.
-func PerQuery(sums []float32, pos []int32) {
-	newest := pos[len(pos)-1]
+// PerQuery divides column sums by the number of queries that could look: for the last fresh tokens, all of them if fresh
+// is 0, those from a token's own on up to the newest one. Tokens before them were stored: theirs are the sums of the fresh
+// queries on top of a moving average, which counts as one query.
+func PerQuery(sums []float32, pos []int32, fresh int) {
+	newest, stored := pos[len(pos)-1], 0
+	if fresh > 0 {
+		stored = len(pos) - fresh
+	}
 	for j, p := range pos {
-		sums[j] /= float32(newest - p + 1)
+		queries := newest - p + 1
+		if j < stored {
+			queries = int32(fresh) + 1
+		}
+		sums[j] /= float32(queries)
 	}
 }

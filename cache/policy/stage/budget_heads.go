@@ -22,7 +22,8 @@ func Importance(importance []float64, total int, beta float64) []int {
 }
 
 // ImportanceReference are the prefix tokens of each query head in the published code, for a mean of b: importances to
-// the power of temp, the quotient by beta rounded down, results rounded half to even. They may miss the sum.
+// the power of temp, the quotient by beta rounded down, results rounded half to even. They may miss the sum. Without any
+// importance, where that would divide by nothing, each has b.
 func ImportanceReference(importance []float64, b int, beta, temp float64) []int {
 	sum := 0.0
 	for _, x := range importance {
@@ -32,6 +33,10 @@ func ImportanceReference(importance []float64, b int, beta, temp float64) []int 
 	pool := dynamic * float64(len(importance))
 	n := make([]int, len(importance))
 	for i, x := range importance {
+		if !(sum > 0) || math.IsInf(sum, 0) {
+			n[i] = b
+			continue
+		}
 		n[i] = int(math.RoundToEven(math.Pow(x, temp)/sum*pool + float64(b) - dynamic))
 	}
 	return n

@@ -5,17 +5,24 @@ import (
 	"slices"
 )
 
-// Protect marks what never leaves of n candidates at ascending positions: those before position sinks, and the last
-// recent ones. It returns how many it marked. Where even these are more than limit, sinks go first but for one recent token, and then the newest.
+// Guard says how many of n candidates at the start and at the end never leave, of so many that should not, when limit
+// stay. Where these are more than limit, one recent token stays, then as many first ones as have room, and then the newest
+// of the recent ones.
+func Guard(n, first, recent, limit int) (oldest, newest int) {
+	newest = min(recent, n, limit)
+	oldest = max(0, min(first, limit-min(newest, 1)))
+	return oldest, max(0, min(newest, limit-oldest))
+}
+
+// Protect marks what never leaves of candidates at ascending positions: those before position sinks, and the last recent
+// ones, as far as limit has room for them ([Guard]). It returns how many it marked.
 func Protect(marked []bool, pos []int32, sinks, recent, limit int) int {
 	n := len(pos)
 	first := 0
 	for first < n && int(pos[first]) < sinks {
 		first++
 	}
-	recent = min(recent, n, limit)
-	first = max(0, min(first, limit-min(recent, 1)))
-	recent = max(0, min(recent, limit-first))
+	first, recent = Guard(n, first, recent, limit)
 	for i := range first {
 		marked[i] = true
 	}
@@ -33,11 +40,13 @@ func Protect(marked []bool, pos []int32, sinks, recent, limit int) int {
 
 // Chunks marks n candidates more: whole chunks of size tokens, best mean score first, and of the one that doesn't fit the
 // best tokens (ChunkKV). What is marked before counts as the highest score and 1: against scores that are
-// shares of attention its chunks come first.
+// shares of attention its chunks come first. A chunk with a score that is no number comes last.
 func Chunks(marked []bool, scores []float32, size, n int) {
 	top := scores[0]
 	for _, s := range scores {
-		top = max(top, s)
+		if s > top || top != top {
+			top = s
+		}
 	}
 	type chunk struct {
 		from, to int
