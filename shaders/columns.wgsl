@@ -10,7 +10,7 @@ struct Params {
   dim: u32,
   scale: f32,
   windowed: u32, // 1: the last QUERIES candidates get 0; 0: sums go on from chunk to chunk
-  by: f32,       // what sums are multiplied by
+  mean: u32,     // 1: sums are divided by QUERIES
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -56,7 +56,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   for (; i < queries; i++) {
     sum += exp(logit_of(s, i, j) - lse[s * queries + i]);
   }
-  sum *= p.by;
+  if (p.mean == 1u) {
+    sum /= f32(queries);
+  }
   if (p.windowed == 0u && tokens[FIRST_ROW] > 0u) {
     sum += rows[n];
   }

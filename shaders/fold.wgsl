@@ -61,106 +61,114 @@ fn raw(s: u32, j: u32) -> f32 {
     x += bitcast<f32>(arena[accumulated_at(list_of(h), slot_of(h, j))]);
   }
   if (p.form == PER_QUERY) {
-    x /= f32(position_of(h, candidates(h) - 1u) - position_of(h, j) + 1u);
+    // Queries that could look; to what was stored the new rows', and a moving average that counts as one.
+    x /= f32(min(candidates(h) - j, tokens[NEW] + 1u));
   }
   return x;
 }
 
-// The neighbourhood of candidate j, from x and below y; beyond the ends is nothing.
-fn around(j: u32, end: u32) -> vec2<u32> {
+// The neighbourhood of candidate j, where it is smoothed: from x and below y, beyond the ends is nothing; and what its sum
+// is divided by.
+fn around(j: u32, end: u32, smoothed: bool) -> vec3<u32> {
+  if (p.pool == 0u || !smoothed || j >= end) {
+    return vec3<u32>(j, j + 1u, 1u);
+  }
   let half = p.size / 2u;
-  return vec2<u32>(max(j, half) - half, min(j + p.size - half, end));
+  return vec3<u32>(max(j, half) - half, min(j + p.size - half, end), select(1u, p.size, p.pool == AVERAGE));
 }
 
-fn smoothed(s: u32, j: u32) -> f32 {
-  let end = prefix(kv_head(scored_head(s)));
-  if (p.pool == 0u || p.after == 1u || j >= end) {
-    return raw(s, j);
-  }
-  let near = around(j, end);
-  var acc = select(0.0, INVALID, p.pool == HIGHEST);
-  for (var i = near.x; i < near.y; i++) {
-    let x = raw(s, i);
-    acc = select(acc + x, max(acc, x), p.pool == HIGHEST);
-  }
-  return select(acc, acc / f32(p.size), p.pool == AVERAGE);
+fn join(acc: f32, x: f32) -> f32 {
+  return select(acc + x, max(acc, x), p.pool == HIGHEST);
+}
+
+fn nothing() -> f32 {
+  return select(0.0, INVALID, p.pool == HIGHEST);
 }
 
 // The candidate of a KV head at a position, NONE if there is none; j is tried first.
 fn find(h: u32, position: u32, j: u32) -> u32 {
+  let count = candidates(h);
   var low = 0u;
-  var high = candidates(h);
-  if (j < high && position_of(h, j) == position) {
-    return j;
-  }
+  var high = count;
+  var middle = min(j, count - 1u);
   while (low < high) {
-    let middle = (low + high) / 2u;
-    if (position_of(h, middle) < position) {
+    let at = position_of(h, middle);
+    if (at == position) {
+      return middle;
+    }
+    if (at < position) {
       low = middle + 1u;
     } else {
       high = middle;
     }
-  }
-  if (low < candidates(h) && position_of(h, low) == position) {
-    return low;
+    middle = (low + high) / 2u;
   }
   return NONE;
 }
 
+fn smoothed(s: u32, j: u32) -> f32 {
+  let near = around(j, prefix(kv_head(scored_head(s))), p.after == 0u);
+  var acc = nothing();
+  for (var i = near.x; i < near.y; i++) {
+    acc = join(acc, raw(s, i));
+  }
+  return acc / f32(near.z);
+}
+
+// Whether a head of the group is scored.
+fn scores(h: u32) -> bool {
+  for (var s = 0u; s < tokens[SCORED]; s++) {
+    if (kv_head(scored_head(s)) == h) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Over the group; or for one set, and for a group of which no head is scored, the mean over all scored heads, as far as
+// they have this token.
 fn reduced(h: u32, j: u32) -> f32 {
+  let position = position_of(h, j);
+  let layer = p.reduce == LAYER || !scores(h);
   var n = 0.0;
   var sum = 0.0;
   var top = INVALID;
   for (var s = 0u; s < tokens[SCORED]; s++) {
-    if (kv_head(scored_head(s)) == h && p.reduce != LAYER) {
-      let x = smoothed(s, j);
+    let head = kv_head(scored_head(s));
+    if (!layer && head != h) {
+      continue;
+    }
+    let i = find(head, position, j);
+    if (i != NONE) {
+      let x = smoothed(s, i);
       n += 1.0;
       sum += x;
       top = max(top, x);
     }
   }
-  if (n > 0.0) {
-    if (p.reduce == MAX) {
-      return top;
-    }
-    return select(sum, sum / n, p.reduce == MEAN);
+  if (layer || p.reduce == MEAN) {
+    return sum / max(n, 1.0);
   }
-  // All scored heads, as far as they have this token: for one set, and for a group of which no head is scored.
-  let position = position_of(h, j);
-  for (var s = 0u; s < tokens[SCORED]; s++) {
-    let i = find(kv_head(scored_head(s)), position, j);
-    if (i != NONE) {
-      n += 1.0;
-      sum += smoothed(s, i);
-    }
-  }
-  return sum / max(n, 1.0);
+  return select(sum, top, p.reduce == MAX);
 }
 
 fn settled(h: u32, j: u32) -> f32 {
-  var x: f32;
-  let end = prefix(h);
-  if (p.pool != 0u && p.after == 1u && j < end) {
-    let near = around(j, end);
-    x = select(0.0, INVALID, p.pool == HIGHEST);
-    for (var i = near.x; i < near.y; i++) {
-      let y = reduced(h, i);
-      x = select(x + y, max(x, y), p.pool == HIGHEST);
-    }
-    x = select(x, x / f32(p.size), p.pool == AVERAGE);
-  } else {
-    x = reduced(h, j);
+  let near = around(j, prefix(h), p.after == 1u);
+  var acc = nothing();
+  for (var i = near.x; i < near.y; i++) {
+    acc = join(acc, reduced(h, i));
   }
-  if (p.values == 1u) {
-    let value = value_of(h, j);
-    var squares = 0.0;
-    for (var c = 0u; c < p.dim / 2u; c++) {
-      let v = value_pair(value, c);
-      squares += dot(v, v);
-    }
-    x = (x + p.epsilon) * sqrt(squares);
+  let x = acc / f32(near.z);
+  if (p.values == 0u) {
+    return x;
   }
-  return x;
+  let value = value_of(h, j);
+  var squares = 0.0;
+  for (var c = 0u; c < p.dim / 2u; c++) {
+    let v = value_pair(value, c);
+    squares += dot(v, v);
+  }
+  return (x + p.epsilon) * sqrt(squares);
 }
 
 @compute @workgroup_size(GROUP)
@@ -175,13 +183,15 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     worth[n] = INVALID;
     return;
   }
-  if (p.share == 0u || tokens[SAME] == 0u) {
-    worth[n] = settled(h, j);
-    return;
+  var first = h;
+  var end = h + 1u;
+  if (p.share == 1u && tokens[SAME] == 1u) {
+    first = 0u;
+    end = p.kv_heads;
   }
   var sum = 0.0;
-  for (var g = 0u; g < p.kv_heads; g++) {
+  for (var g = first; g < end; g++) {
     sum += settled(g, j);
   }
-  worth[n] = sum / f32(p.kv_heads);
+  worth[n] = sum / f32(end - first);
 }

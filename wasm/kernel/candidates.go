@@ -42,6 +42,8 @@ type Candidates struct {
 	Seen int
 	// Same says that all KV heads have the same candidates.
 	Same bool
+	// Slots is the longest list with its dead slots, after rows were stored.
+	Slots int
 }
 
 // Stride is the length of a row of scores.

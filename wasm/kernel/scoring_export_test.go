@@ -1,0 +1,70 @@
+package kernel
+
+import (
+	"kvlens/cache"
+	"kvlens/shaders"
+	"kvlens/wasm/gpu"
+)
+
+// What the tests of single kernels need: the session buffer of one layer's lists, and a variant's pipeline.
+
+// ScoringSession is the words of a session buffer with room for slots slots a list. The ring's first row has the slot of
+// each list's newest token and the number of slots; pos is the position of row from, and rows how many there are.
+func ScoringSession(c *cache.Cache, pos, from, rows, valuesAt, slots int) []uint32 {
+	geo := c.Geometry()
+	lists := geo.Layers * geo.KVHeads
+	words := make([]uint32, wordIDs+ringSteps*lists*2)
+	for at, n := range map[int]int{
+		wordPos: pos, wordFrom: from, wordRows: rows, wordValuesAt: valuesAt, wordLists: lists, wordLast: anyLast,
+		wordPageK: geo.PageK, wordPageV: geo.PageV, wordRingAt: wordIDs, wordCapacity: slots,
+	} {
+		words[at] = uint32(n)
+	}
+	tables := []struct {
+		word int
+		of   func(l *cache.List) []uint32
+	}{
+		{wordKeysAt, func(l *cache.List) []uint32 { return l.Keys }},
+		{wordValuePagesAt, func(l *cache.List) []uint32 { return l.Values }},
+		{wordPositionsAt, func(l *cache.List) []uint32 { return l.Positions }},
+		{wordScoresAt, func(l *cache.List) []uint32 { return l.Scores }},
+		{wordBoundsAt, func(l *cache.List) []uint32 { return l.Bounds }},
+	}
+	for _, t := range tables {
+		words[t.word] = uint32(len(words))
+		for page := range slots {
+			for i := range lists {
+				at := uint32(0)
+				if table := t.of(c.List(i/geo.KVHeads, i%geo.KVHeads)); page < len(table) {
+					at = table[page]
+				}
+				words = append(words, at)
+			}
+		}
+	}
+	for i := range lists {
+		l := c.List(i/geo.KVHeads, i%geo.KVHeads)
+		newest := uint32(0)
+		if order := l.Order(); len(order) > 0 {
+			newest = order[len(order)-1]
+		}
+		words[wordIDs+2*i], words[wordIDs+2*i+1] = newest, uint32(l.Slots)
+	}
+	return words
+}
+
+// Words of the session buffer that tests set.
+const (
+	WordQuery = wordQuery
+	WordHalt  = wordHalt
+	Lowest    = lowest
+)
+
+// Pipeline is a compiled variant and its bindings.
+func (l *Library) Pipeline(v shaders.Variant) (gpu.Pipeline, []shaders.Binding, error) {
+	p, err := l.get(v)
+	if err != nil {
+		return 0, nil, err
+	}
+	return p.id, p.bindings, nil
+}
