@@ -1,7 +1,8 @@
 // Recipes: one row of scores for each KV head of those of its query heads: smoothed over neighbouring candidates before or
 // after the reduction, which is over the head's group or, in a recipe that has one set for a layer, over all scored heads.
 //
-// Shapes: rows [scored heads][STRIDE]; lse [scored heads]; worth [kv_heads][STRIDE].
+// Shapes: rows [scored heads][STRIDE], behind them stats [scored heads][STRIDE][2]; lse [scored heads]; worth
+// [kv_heads][STRIDE], behind them totals [GROUP][2]: the layer's entropy and variance in parts that the host adds up (CAKE).
 // Grid: x, y over candidates and KV heads.
 struct Params {
   layer: u32,
@@ -17,6 +18,7 @@ struct Params {
   share: u32,    // 1: KV heads whose candidates are the same have the mean of their scores
   values: u32,   // 1: times the norm of the value
   epsilon: f32,  // what is added before that
+  totals: u32,   // 1: of stats too
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -171,11 +173,26 @@ fn settled(h: u32, j: u32) -> f32 {
   return (x + p.epsilon) * sqrt(squares);
 }
 
+// Adds up every GROUP-th entry of stats.
+fn total(part: u32) {
+  let entries = tokens[SCORED] * tokens[STRIDE];
+  var sum = vec2<f32>(0.0, 0.0);
+  for (var i = part; i < entries; i += GROUP) {
+    sum += vec2<f32>(rows[entries + 2u * i], rows[entries + 2u * i + 1u]);
+  }
+  let at = p.kv_heads * tokens[STRIDE] + 2u * part;
+  worth[at] = sum.x;
+  worth[at + 1u] = sum.y;
+}
+
 @compute @workgroup_size(GROUP)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let n = thread(id, groups);
   let h = n / tokens[STRIDE];
   let j = n % tokens[STRIDE];
+  if (p.totals == 1u && n < GROUP) {
+    total(n);
+  }
   if (h >= p.kv_heads) {
     return;
   }

@@ -1,8 +1,8 @@
 // Recipes: mean + gamma · variance over the window's queries of the attention that they give to each candidate before
 // them (CAKE, Qin et al., 2025), and the candidate's part of the layer's preference. After lse.wgsl.
 //
-// Shapes: lse [scored heads][QUERIES]; rows [scored heads][STRIDE]; stats [scored heads][STRIDE][2]: entropy −Σ a·ln(a +
-// 10⁻¹⁰) and variance, the unbiased one, 0 for one query.
+// Shapes: lse [scored heads][QUERIES]; rows [scored heads][STRIDE], behind them stats [scored heads][STRIDE][2]: entropy
+// −Σ a·ln(a + 10⁻¹⁰) and variance, the unbiased one, 0 for one query.
 // Grid: x, y over candidates and scored heads.
 struct Params {
   layer: u32,
@@ -19,7 +19,6 @@ struct Params {
 @group(0) @binding(5) var<storage, read> arena: array<u32>;
 @group(0) @binding(6) var<storage, read> lse: array<f32>;
 @group(0) @binding(7) var<storage, read_write> rows: array<f32>;
-@group(0) @binding(8) var<storage, read_write> stats: array<f32>;
 
 //!include lib/session.wgsl
 //!include lib/half.wgsl
@@ -54,6 +53,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   }
   let variance = m2 / max(f32(queries) - 1.0, 1.0);
   rows[n] = select(INVALID, mean + p.gamma * variance, j < count);
-  stats[2u * n] = entropy;
-  stats[2u * n + 1u] = variance;
+  let stats = tokens[SCORED] * tokens[STRIDE] + 2u * n;
+  rows[stats] = entropy;
+  rows[stats + 1u] = variance;
 }

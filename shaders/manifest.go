@@ -65,7 +65,6 @@ var Kernels = []Kernel{
 	},
 	{Name: "columns", Consts: map[string][]string{"KEY_F16": booleans}},
 	{Name: "indicator", Consts: map[string][]string{"KEY_F16": booleans}},
-	{Name: "total"},
 	{Name: "norms", Consts: map[string][]string{"KEY_F16": booleans}},
 	{Name: "direction", Consts: map[string][]string{"KEY_F16": booleans, "PARTS": splits}},
 	{Name: "keydiff", Consts: map[string][]string{"KEY_F16": booleans, "PARTS": splits}},

@@ -10,13 +10,13 @@ import (
 	"kvlens/wasm/step"
 )
 
-// The Go face of the kernels that recipes score by: lse, columns, indicator, total, norms, direction, keydiff, spread,
+// The Go face of the kernels that recipes score by: lse, columns, indicator, norms, direction, keydiff, spread,
 // expected and fold, and in decoding accrue, bounds and quest. Their twins are functions of package cache/policy/stage.
 // What a layer of a prompt takes, beside selecting and storing:
 //
 //	score      after each chunk's Attend   after the last chunk          twins
 //	window     –                           lse, columns, fold            Attention; PoolAvg, PoolMax; Sum, Mean, Max
-//	indicator  –                           lse, indicator, total, fold   Indicator
+//	indicator  –                           lse, indicator, fold          Indicator
 //	columns    lse, columns                fold                          Attention, PerQuery
 //	norm       –                           norms                         Norms
 //	keydiff    –                           norms, direction, keydiff     KeyDiff
@@ -95,9 +95,7 @@ func (l *Library) Scoring(p *policy.Plan, s *step.Shape, geo *cache.Geometry, la
 	case policy.ScoreWindow:
 		x.Input = []Stage{lse("keys"), columns}
 	case policy.ScoreIndicator:
-		total := stage("total", nil, func(*Candidates) int { return 1 })
-		total.Params = shape[1:3]
-		x.Input = []Stage{lse("keys"), stage("indicator", key, byHead, scale, float(float32(sc.Gamma))), total}
+		x.Input = []Stage{lse("keys"), stage("indicator", key, byHead, scale, float(float32(sc.Gamma)))}
 	case policy.ScoreColumns:
 		x.Observe = []Stage{lse("keys"), columns}
 		if form = formSums; sc.PerQuery {
@@ -134,7 +132,7 @@ func (l *Library) Scoring(p *policy.Plan, s *step.Shape, geo *cache.Geometry, la
 		}
 		x.Input = append(x.Input, stage("fold", value, byKVHead,
 			form, flag(windowed), uint32(pool), uint32(max(1, p.Pool.Size)), flag(p.Pool.After), uint32(p.Reduce.Kind), flag(share),
-			flag(form == formLogits && p.Score.ValueNorm), float(float32(p.Score.Epsilon))))
+			flag(form == formLogits && p.Score.ValueNorm), float(float32(p.Score.Epsilon)), flag(p.Score.Kind == policy.ScoreIndicator)))
 	}
 	x.decode(p, key, shape, top)
 	return x
@@ -202,13 +200,12 @@ func (x *Scoring) Floats(name string, c *Candidates, capacity int) int {
 	case "lse":
 		return len(c.Scored) * max(1, c.Queries)
 	case "rows":
+		if x.plan.Score.Kind == policy.ScoreIndicator {
+			return 3 * rows // entropies and variances too
+		}
 		return rows
-	case "stats":
-		return 2 * rows
-	case "totals":
-		return 2 * shaders.Group
 	case "worth":
-		return s.KVHeads * max(c.Stride(), capacity)
+		return max(s.KVHeads*c.Stride()+2*shaders.Group, s.KVHeads*capacity)
 	case "directions":
 		return s.KVHeads * x.parts * s.HeadDim
 	case "spread":

@@ -184,7 +184,8 @@ func (r *scoreRig) totals(name string, p *policy.Plan, in *policy.Input) {
 	r.t.Helper()
 	s := &r.shape
 	var got, want [2]float64
-	for i, v := range r.read("totals", 2*64) {
+	all := s.KVHeads * r.c.Stride()
+	for i, v := range r.read("worth", all+2*64)[all:] {
 		got[i%2] += float64(v)
 	}
 	for h := range s.Heads {

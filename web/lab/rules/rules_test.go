@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"wasm/gpu/gputest": {"wasm/gpu"},
 	// The behavioural suite that every backend's tests run.
 	"wasm/ref/reftest": {"wasm/ref", "wasm/quant", "wasm/step", "cache", "cache/policy"},
-	"wasm/kernel":      {"wasm/gpu", "wasm/quant", "wasm/step", "shaders", "cache"},
+	"wasm/kernel":      {"wasm/gpu", "wasm/quant", "wasm/step", "shaders", "cache", "cache/policy"},
 	"wasm/llama": {
 		"wasm/step", "wasm/ref", "wasm/cpu", "wasm/kernel", "wasm/weights", "wasm/quant", "wasm/sample", "cache/...",
 	},
@@ -155,7 +155,7 @@ var testMayImport = map[string][]string{
 	"wasm/cpu":       {"wasm/ref/reftest"},
 	"wasm/llama":     {"wasm/simd", "wasm/gpu", "wasm/tokenizer"}, // the benchmark's ceiling; devices; prose is text
 	"wasm/gpu":       {"wasm/gpu/gputest"},      // opens devices where there are any
-	"wasm/kernel":    {"wasm/gpu/gputest", "wasm/ref", "wasm/ref/reftest", "wasm/sample"},
+	"wasm/kernel":    {"wasm/gpu/gputest", "wasm/ref", "wasm/ref/reftest", "wasm/sample", "cache/policy/stage"},
 }
 
 func rulesOf(name string) ([]string, bool) {
