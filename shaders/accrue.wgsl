@@ -39,14 +39,15 @@ const INVALID: f32 = -1.0e30;
 fn main(
   @builtin(global_invocation_id) id: vec3<u32>,
   @builtin(local_invocation_id) local: vec3<u32>,
+  @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
 ) {
-  let h = id.y;
+  let h = group.y;
   let list = p.layer * p.kv_heads + h;
   let count = session[ring_at(list) + 1u];
-  let group = p.heads / p.kv_heads;
-  let first = select(h * group, 0u, p.all == 1u);
-  let end = select(first + group, p.heads, p.all == 1u);
+  let size = p.heads / p.kv_heads;
+  let first = select(h * size, 0u, p.all == 1u);
+  let end = select(first + size, p.heads, p.all == 1u);
   for (var head = first; head < end; head++) {
     let row = head * session[CAPACITY];
     let top = top_of(row, count, local.x);
