@@ -162,6 +162,15 @@ type Store struct {
 	Virtual bool // a compensation token stands for what left (RazorAttention)
 	Page    int  // Quest: tokens a page, whose bounds choose what a query reads; 0 is off
 	Read    int  // Quest: tokens that a query reads
+	Whole   int  // Quest: first layers whose queries read everything
+}
+
+// PageIn is how many tokens have bounds by which queries of a layer choose what they read; 0 if they read everything.
+func (s *Store) PageIn(layer int) int {
+	if layer < s.Whole {
+		return 0
+	}
+	return s.Page
 }
 
 // DecodeKind says what happens when a list is full while decoding.

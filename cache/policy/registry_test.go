@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"testing"
 )
@@ -42,6 +43,74 @@ func TestSchema(t *testing.T) {
 					t.Errorf("%s: %s: %d choices, %v to %v", m.Name, k.Name, len(k.Choices), k.Min, k.Max)
 				}
 			}
+		}
+	}
+}
+
+// Knobs begin with what the papers' code has.
+func TestPublishedDefaults(t *testing.T) {
+	const avg, highest = float64(PoolAvg), float64(PoolMax)
+	for name, want := range map[string]map[string]float64{
+		"full":           {},
+		"window":         {},
+		"streamingllm":   {"sinks": 4, "rank": 1},
+		"h2o":            {"recent": .5, "decay": 1, "group": 0},
+		"observed":       {"group": 0},
+		"snapkv":         {"window": 32, "kernel": 5, "pool": avg, "group": 0, "after": 1},
+		"pyramidkv":      {"window": 8, "kernel": 7, "pool": highest, "group": 0, "after": 1, "beta": 20, "rounding": 0},
+		"cake":           {"window": 32, "kernel": 5, "gamma": 200, "tau1": 1, "tau2": 1, "rounding": 0},
+		"adapyramid":     {"window": 32, "kernel": 7, "pool": highest, "group": 0, "after": 1, "beta": 20, "alpha": .2, "normalise": 0, "rounding": 0},
+		"headkv":         {"window": 8, "kernel": 7, "pool": highest, "group": 0, "after": 1, "beta": 1.5, "rounding": 0},
+		"compresskv":     {"window": 8, "kernel": 5, "pool": avg, "heads": 4, "floor": 32, "ceiling": 3, "ties": 0},
+		"adacompresskv":  {"window": 8, "kernel": 5, "pool": avg, "heads": 4, "floor": 32, "ceiling": 3, "ties": 0, "alpha": .2, "normalise": 0, "rounding": 0},
+		"headcompresskv": {"window": 8, "kernel": 5, "pool": avg, "heads": 4, "beta": 1.5, "rounding": 0},
+		"razor":          {"sinks": 4, "retrieval": .14, "echo": .01, "local": 4000, "part": .2, "compensation": 1},
+		"duo":            {"sinks": 128, "retrieval": .5, "local": 256},
+		"tova":           {},
+		"knorm":          {"skip": 0},
+		"keydiff":        {},
+		"expected":       {"future": 512, "sinks": 4, "covariance": 1, "values": 1, "epsilon": 0},
+		"quest":          {"page": 16, "read": 128, "skip": 2},
+		"random":         {"seed": 1},
+		"adakv":          {"alpha": .2, "normalise": 0, "rounding": 0},
+		"chunkkv":        {"chunk": 20},
+		"criticalkv":     {"first": .5, "epsilon": 1e-4},
+	} {
+		m := Find(name)
+		if m == nil {
+			t.Fatalf("no method %q", name)
+		}
+		knobs, err := m.fill(nil)
+		if err != nil || !maps.Equal(knobs, want) {
+			t.Errorf("%s: %v, %v, want %v", name, knobs, err, want)
+		}
+	}
+}
+
+// What plans do that no knob says: the published windows, reductions, decode rules and layers left alone.
+func TestPublishedPlans(t *testing.T) {
+	for name, is := range map[string]func(p *Plan) bool{
+		"snapkv": func(p *Plan) bool {
+			return p.Score == Score{Kind: ScoreWindow, Window: 32} && p.Protect == Protect{Recent: 32}
+		},
+		"tova": func(p *Plan) bool {
+			return p.Reduce.Kind == ReduceLayer && p.Decode.Kind == DecodeRow && p.Score.Window == 1
+		},
+		"h2o":      func(p *Plan) bool { return p.Decode.Kind == DecodeSums && !p.Score.PerQuery },
+		"observed": func(p *Plan) bool { return p.Decode.Kind == DecodeCap && p.Score.PerQuery },
+		"cake": func(p *Plan) bool {
+			return p.Decode == Decode{Kind: DecodeRow, Pool: Pool{Kind: PoolAvg, Size: 5}, Recent: 32}
+		},
+		"compresskv":   func(p *Plan) bool { return p.Reduce.Kind == ReduceLayer && !p.Pool.After && p.Score.Heads == 4 },
+		"quest":        func(p *Plan) bool { return p.Store.PageIn(0) == 0 && p.Store.PageIn(1) == 0 && p.Store.PageIn(2) == 16 },
+		"full":         func(p *Plan) bool { return *p == Plan{} },
+		"window":       func(p *Plan) bool { return p.Decode.Kind == DecodeOldest && p.Protect.Sinks == 0 && !p.Store.Rank },
+		"streamingllm": func(p *Plan) bool { return p.Decode.Kind == DecodeOldest && p.Protect.Sinks == 4 && p.Store.Rank },
+		"razor":        func(p *Plan) bool { return p.Store.Virtual && !p.Heads.Duo },
+		"duo":          func(p *Plan) bool { return !p.Store.Virtual && p.Heads.Duo },
+	} {
+		if p := mustPlan(t, Recipe{Method: name}); !is(p) {
+			t.Errorf("%s: plan %+v", name, *p)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (r *run) attend(layer int) error {
 		switch {
 		case p.Store.Rank && (r.a.Stored || r.a.Pos > 0):
 			return r.attendByRank(pages)
-		case p.Store.Page > 0 && r.a.Stored:
+		case p.Store.PageIn(layer) > 0 && r.a.Stored:
 			return r.attendPages(pages)
 		case p.Store.Virtual:
 			r.attendAll(pages)

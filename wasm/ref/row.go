@@ -15,7 +15,7 @@ type sight struct {
 }
 
 // see computes the logits of one head's query, in float64, as the plan lets it see them.
-func (e *exec) see(a *step.Args, p *Pages, head, row int) sight {
+func (e *exec) see(a *step.Args, p *Pages, layer, head, row int) sight {
 	s, plan := &e.shape, e.follow.plan
 	own := a.Pos + a.From + row
 	slots := p.byPosition(own)
@@ -32,7 +32,7 @@ func (e *exec) see(a *step.Args, p *Pages, head, row int) sight {
 		e.rotate(q, rank)
 	}
 	var reads []bool
-	if plan != nil && plan.Store.Page > 0 && p.Geo.Bound > 0 && a.Stored {
+	if plan != nil && plan.Store.PageIn(layer) > 0 && p.Geo.Bound > 0 && a.Stored {
 		reads = e.reads(p, q)
 	}
 	x := sight{make([]float32, len(slots)), math.Inf(-1)}
@@ -95,7 +95,7 @@ func (e *exec) AttentionRow(a *step.Args, layer, row int, out [][]float32) error
 	}
 	group := s.Heads / s.KVHeads
 	for h := range out {
-		x := e.see(a, &pages[h/group], h, row).softmax()
+		x := e.see(a, &pages[h/group], layer, h, row).softmax()
 		x = x[:min(len(x), a.Pos+a.From+row+1)]
 		if len(out[h]) < len(x) {
 			return e.failed("attention row: %d numbers for %d positions", len(out[h]), len(x))

@@ -20,7 +20,7 @@ func (e *exec) Look(a *step.Args, v *step.View) error {
 	for h := v.Head; h < v.Head+v.Heads; h++ {
 		p := &pages[h/group]
 		for row := v.Row; row < v.Row+v.Rows; row++ {
-			x := e.see(a, p, h, row).softmax()
+			x := e.see(a, p, v.Layer, h, row).softmax()
 			cells := (int64(len(x)) + int64(v.Pool) - 1) / int64(v.Pool)
 			if cells > v.Stride {
 				return e.failed("view: %d cells in rows of %d", cells, v.Stride)
@@ -73,7 +73,7 @@ func (e *exec) Scores(a *step.Args, layer, head, row int, out []float32) error {
 	if err != nil {
 		return err
 	}
-	x := e.see(a, &pages[head/(e.shape.Heads/e.shape.KVHeads)], head, row).logits
+	x := e.see(a, &pages[head/(e.shape.Heads/e.shape.KVHeads)], layer, head, row).logits
 	if len(out) < len(x) {
 		return e.failed("scores: %d numbers for %d positions", len(out), len(x))
 	}

@@ -13,7 +13,7 @@ import (
 //   - Store leaves rows out whose slot is cache.NoSlot, begins the accumulated attention of the others at 0 and keeps the
 //     bounds of their pages;
 //   - Attend sees what the plan lets a query see: keys rotated by rank (Store.Rank; they are stored before RoPE), a
-//     compensation token (Store.Virtual), or, for a decoded row, the pages with the largest bounds (Store.Page).
+//     compensation token (Store.Virtual), or, for a decoded row, the pages with the largest bounds (Store.PageIn).
 //
 // In a prompt, each layer goes Begin; QKV, Attend and Observe chunk by chunk; Input; then cache.Cache.Evict and Put,
 // Absorb of what is dropped, Store, PutSums. A decoded row goes QKV, Put, Store, Attend, Rows, and then Absorb and Evict.

@@ -232,12 +232,12 @@ func compensated(q []float32, seen, gone []token) (p []float64, all []token) {
 
 // testPagesRead: bounds of a page are the least and the largest of its keys, so that no key of it has a larger product
 // with a query than they say; a decoded token reads the pages with the largest bounds and the newest one, and with room
-// for all pages it reads what it would without the plan.
+// for all pages, and in a layer that reads everything, it reads what it would without the plan.
 func testPagesRead(t *testing.T, open Open, tol Tolerance) {
 	for i, s := range labShapes(10) {
 		const page = 4
 		geo := cache.Geometry{Key: cache.Format(i % 2), PageK: 3, PageV: 8, Bound: page}
-		plan := policy.Plan{Store: policy.Store{Page: page, Read: []int{1, 8, 12, 1000}[i%4]}}
+		plan := policy.Plan{Store: policy.Store{Page: page, Read: []int{1, 8, 12, 1000}[i%4], Whole: i / 4 % 2}}
 		l := newLab(t, open, s, geo, 8, &plan)
 		all := func(int, int) bool { return true }
 		a, _ := l.observed(21, 8)
@@ -252,10 +252,13 @@ func testPagesRead(t *testing.T, open Open, tol Tolerance) {
 			var want []float32
 			for head := range s.Heads {
 				seen := l.pagesRead(head/l.group, plan.Store.Read, q[head*s.HeadDim:][:s.HeadDim])
+				if plan.Store.Whole > 0 {
+					seen = l.held[head/l.group]
+				}
 				want = append(want, mix(softmaxRow(q[head*s.HeadDim:][:s.HeadDim], seen), seen)...)
 			}
 			Compare(t, "attention", l.read(step.A, l.width(step.A)), want, tol)
-			if plan.Store.Read >= 1000 {
+			if plan.Store.Read >= 1000 || plan.Store.Whole > 0 {
 				Compare(t, "all pages", want, l.attended(q), tol)
 			}
 			rows := make([][]float32, s.Heads)
