@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"kvlens/cache"
+	"kvlens/cache/policy"
 	"kvlens/wasm/llama"
 	"kvlens/web/lab/golden"
 )
@@ -54,5 +55,22 @@ func TestLedgerIsTheHeap(t *testing.T) {
 	}
 	if left := heap() - start; left > slack {
 		t.Errorf("%d bytes are left on the heap", left)
+	}
+}
+
+// What a session holds outside the ledger does not grow with an answer either, but for the ids of its tokens.
+func TestHeapOfAnswers(t *testing.T) {
+	needsScorer(t)
+	const slack = 64 << 10
+	m := teach(t)
+	for _, method := range []string{"h2o", "snapkv", "cake", "streamingllm"} {
+		s := session(t, m, llama.SessionOptions{Tokens: 400, Share: 0.25, Recipe: policy.Recipe{Method: method}})
+		prefill(t, s, prose(t, 300))
+		generate(t, s, 300)
+		before := heap()
+		generate(t, s, 1400)
+		if grown := heap() - before; grown > slack {
+			t.Errorf("%s: 1,400 tokens leave %d bytes on the heap", method, grown)
+		}
 	}
 }
