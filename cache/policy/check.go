@@ -65,6 +65,8 @@ func (r Recipe) Plan() (*Plan, error) {
 		switch {
 		case p.Select.Kind != SelectTop && wrapped.Select != p.Select:
 			return nil, &NameError{wrap.Name, "another wrapper chooses tokens its way already"}
+		case wrapped.Select.Kind == SelectCritical && p.Score.signed():
+			return nil, &NameError{wrap.Name, m.Title + " scores below zero, where a weightier value would count less"}
 		case p.Heads.Kind != HeadsUniform && wrapped.Heads != p.Heads:
 			return nil, &NameError{wrap.Name, m.Title + " gives heads budgets of its own"}
 		}

@@ -48,6 +48,9 @@ type Score struct {
 	Seed       uint64
 }
 
+// signed says that scores may be below 0; others are shares of attention, or from 0 on.
+func (s *Score) signed() bool { return s.Kind == ScoreNorm || s.Kind == ScoreKeyDiff }
+
 // PoolKind smooths scores along the tokens.
 type PoolKind uint8
 

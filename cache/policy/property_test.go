@@ -95,9 +95,9 @@ func mustScore(t *testing.T, p *Plan, s Shape, in *Input) *scored {
 	return sc
 }
 
-// Every recipe, whatever the prompt: scores are finite, one for each candidate; as many tokens stay as may, ascending and
-// each once, protected ones among them; all stay where all fit; where tokens go one by one, none of those that leave is
-// worth more than one that stays; heads of one set keep one set.
+// Every recipe, whatever the prompt: scores are finite, one for each candidate, and from 0 on unless their kind says
+// otherwise; as many tokens stay as may, ascending and each once, protected ones among them; all stay where all fit; where
+// tokens go one by one, none of those that leave is worth more than one that stays; heads of one set keep one set.
 func TestEveryRecipeSelects(t *testing.T) {
 	eachInput(t, func(t *testing.T, p *Plan, s Shape, in *Input, what string) {
 		sc := mustScore(t, p, s, in)
@@ -110,6 +110,9 @@ func TestEveryRecipeSelects(t *testing.T) {
 			}
 			if sc.Heads != nil && slices.ContainsFunc(sc.Heads[h], func(x float32) bool { return x-x != 0 }) {
 				t.Fatalf("%s: head %d: scores %v", what, h, sc.Heads[h])
+			}
+			if sc.Heads != nil && !p.Score.signed() && slices.Min(sc.Heads[h]) < 0 {
+				t.Fatalf("%s: head %d: scores below 0: %v", what, h, sc.Heads[h])
 			}
 			for _, limit := range []int{1, 2, 3, 4, 7, n / 2, n - 1, n, n + 5} {
 				if limit < 1 {

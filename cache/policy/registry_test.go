@@ -169,6 +169,7 @@ func TestRecipeCheck(t *testing.T) {
 		{"twice", Recipe{Method: "snapkv", Wraps: []Wrap{{Name: "chunkkv"}, {Name: "chunkkv"}}}, "", `policy: "chunkkv": wraps twice`},
 		{"nothing to wrap", Recipe{Method: "full", Wraps: []Wrap{{Name: "chunkkv"}}}, "", `policy: "chunkkv": Full cache gives no scores`},
 		{"two choices of tokens", Recipe{Method: "snapkv", Wraps: []Wrap{{Name: "chunkkv"}, {Name: "criticalkv"}}}, "", `policy: "criticalkv": another wrapper chooses tokens its way already`},
+		{"values that weigh scores below zero", Recipe{Method: "knorm", Wraps: []Wrap{{Name: "adakv"}, {Name: "criticalkv"}}}, "", `policy: "criticalkv": Key norm scores below zero, where a weightier value would count less`},
 		{"two budgets of heads", Recipe{Method: "headkv", Wraps: []Wrap{{Name: "adakv"}}}, "", `policy: "adakv": HeadKV gives heads budgets of its own`},
 		{"wrapper's knob", Recipe{Method: "snapkv", Wraps: []Wrap{{Name: "chunkkv", Knobs: map[string]float64{"chunk": 1}}}}, "chunk", "policy: chunkkv: chunk = 1: outside 2 to 64"},
 	} {
