@@ -1,0 +1,152 @@
+// Recipes, decode: which tokens leave a layer's lists now that a new one has joined, and the slot that the next one takes:
+// the lowest that is free, or a fresh one. When FULL tokens are there, LIMIT stay: what never leaves and then what is worth
+// most, of equals the older.
+//
+// Shapes: worth [kv_heads][CAPACITY] by slot; by_rank, stays the same, scratch.
+// Grid: one workgroup a KV head.
+const SOURCE: u32 = 0u; // of worth: 0 nothing (windows), 1 the newest token's attention, 2 accumulated attention
+const ABSORB: bool = false;
+
+struct Params {
+  layer: u32,
+  kv_heads: u32,
+  dim: u32,
+  pool: u32,  // 0, 1 mean or 2 largest of neighbours
+  size: u32,  // so many
+  apart: u32, // so many of the last tokens are no neighbours
+  all: u32,   // 1: the mean of all KV heads, whose slots hold the same tokens
+}
+
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read_write> session: array<u32>;
+@group(0) @binding(2) var<storage, read> worth: array<f32>;
+@group(0) @binding(3) var<storage, read_write> lists: array<u32>;
+@group(0) @binding(4) var<storage, read_write> ranks: array<u32>;
+@group(0) @binding(5) var<storage, read_write> stays: array<u32>;
+@group(0) @binding(6) var<storage, read_write> by_rank: array<f32>;
+@group(0) @binding(7) var<storage, read_write> arena: array<u32>;
+
+//!include lib/session.wgsl
+//!include lib/half.wgsl
+//!include lib/grid.wgsl
+//!include lib/pages.wgsl
+//!include lib/lanes.wgsl
+//!include lib/beside.wgsl
+//!include lib/lists.wgsl
+//!include lib/ranks.wgsl
+//!include lib/announce.wgsl
+//!include lib/choose.wgsl
+//!include lib/absorb.wgsl
+
+const AVERAGE: u32 = 1u;
+const HIGHEST: u32 = 2u;
+
+var<private> neighbours: u32; // ranks below have them
+var<workgroup> next: atomic<u32>;
+
+fn key_of(i: u32) -> u32 {
+  if (SOURCE == 0u) {
+    return 0u;
+  }
+  if (p.pool == 0u || i >= neighbours) {
+    return ordered(by_rank[row + i]);
+  }
+  let half = p.size / 2u;
+  var sum = 0.0;
+  var top = by_rank[row + i];
+  for (var j = max(i, half) - half; j < min(neighbours, i + p.size - half); j++) {
+    sum += by_rank[row + j];
+    top = max(top, by_rank[row + j]);
+  }
+  return ordered(select(sum / f32(p.size), top, p.pool == HIGHEST));
+}
+
+fn weight_of(i: u32) -> u32 {
+  return select(0u, 1u, stays[row + i] == 0u);
+}
+
+// What a slot's token is worth.
+fn worth_of(h: u32, slot: u32) -> f32 {
+  if (SOURCE == 1u) {
+    return worth[row + slot];
+  }
+  if (p.all == 0u) {
+    return bitcast<f32>(arena[accumulated_at(p.layer * p.kv_heads + h, slot)]);
+  }
+  var sum = 0.0;
+  for (var g = 0u; g < p.kv_heads; g++) {
+    sum += bitcast<f32>(arena[accumulated_at(p.layer * p.kv_heads + g, slot)]);
+  }
+  return sum / f32(p.kv_heads);
+}
+
+@compute @workgroup_size(GROUP)
+fn main(@builtin(local_invocation_id) local: vec3<u32>, @builtin(workgroup_id) group: vec3<u32>) {
+  let lane = local.x;
+  let h = group.x;
+  let list = p.layer * p.kv_heads + h;
+  let at = list * LIST;
+  let newest = session[ring_at(list)];
+  let slots = session[ring_at(list) + 1u];
+  let going = session[HALT] == 0u;
+  let n = lists[at + LIVE] + 1u;
+  row = h * session[CAPACITY];
+  let limit = select(n, min(n, lists[at + LIMIT]), n >= lists[at + FULL]);
+  if (lane == 0u) {
+    if (going) {
+      ranks[rank_at(list, newest)] = n - 1u;
+    }
+    atomicStore(&next, slots);
+  }
+  sync();
+  if (SOURCE != 0u) {
+    for (var slot = lane; slot < slots; slot += GROUP) {
+      let rank = ranks[rank_at(list, slot)];
+      if (rank != NONE) {
+        by_rank[row + rank] = worth_of(h, slot);
+      }
+    }
+    sync();
+  }
+  neighbours = n - min(n, p.apart);
+  own(lane, n, 1u);
+  take(lane, protect(n, limit, lists[at + OLDEST], lists[at + NEWEST]));
+  let count = number(lane);
+  sync();
+  if (ABSORB && going && count < n) {
+    let fresh = lists[at + ABSORBED] == 0u;
+    for (var i = lane; i < p.dim; i += GROUP) {
+      var sum = vec2<f32>(0.0, 0.0);
+      for (var slot = 0u; slot < slots; slot++) {
+        let rank = ranks[rank_at(list, slot)];
+        if (rank != NONE && stays[row + rank] == 0u) {
+          sum += stored2(list, slot, i);
+        }
+      }
+      add_to(sums_at(list) + 2u * i, sum, fresh);
+    }
+  }
+  sync();
+  for (var slot = lane; slot < slots; slot += GROUP) {
+    var rank = ranks[rank_at(list, slot)];
+    if (rank != NONE && going) {
+      rank = stays[row + rank] - 1u; // NONE for 0
+      ranks[rank_at(list, slot)] = rank;
+      if (rank == NONE) {
+        arena[position_at(list, slot)] = NONE;
+      }
+    }
+    if (rank == NONE) {
+      atomicMin(&next, slot);
+    }
+  }
+  workgroupBarrier();
+  if (lane == 0u && going) {
+    lists[at + LIVE] = count;
+    lists[at + SLOTS] = slots;
+    announce(list, session[STEP] + 1u, atomicLoad(&next));
+    if (ABSORB && count < n) {
+      count_absorbed(list, n - count);
+    }
+  }
+}

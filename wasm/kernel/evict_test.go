@@ -1,0 +1,140 @@
+package kernel_test
+
+import (
+	"slices"
+	"testing"
+
+	"kvlens/cache"
+	"kvlens/cache/policy"
+	"kvlens/cache/policy/stage"
+	"kvlens/wasm/gpu"
+	"kvlens/wasm/kernel"
+	"kvlens/wasm/quant"
+)
+
+// testEvict: step by step, the tokens that leave under each rule are those that a policy.Run names, and the slot of the next
+// token is the one that the cache gives it.
+func testEvict(t *testing.T, lib *kernel.Library, dev gpu.Device) {
+	row := func(recent int, kind policy.PoolKind, reduce policy.ReduceKind) policy.Decode {
+		return policy.Decode{
+			Kind: policy.DecodeRow, Recent: recent, Pool: policy.Pool{Kind: kind, Size: 3}, Reduce: policy.Reduce{Kind: reduce},
+		}
+	}
+	sums := policy.Decode{Kind: policy.DecodeSums}
+	for name, c := range map[string]struct {
+		plan    policy.Plan
+		stored  []int
+		reserve int
+		oneSet  bool
+	}{
+		"window":     {policy.Plan{Protect: policy.Protect{Sinks: 2, Recent: 1}, Decode: policy.Decode{Kind: policy.DecodeOldest}}, []int{12, 14}, 1, false},
+		"H2O":        {policy.Plan{Protect: policy.Protect{Recent: 1, Part: 0.5}, Decode: sums}, []int{12, 14}, 1, false},
+		"sums alike": {policy.Plan{Reduce: policy.Reduce{Kind: policy.ReduceLayer}, Decode: sums}, []int{0, 0}, 1, true},
+		"TOVA":       {policy.Plan{Protect: policy.Protect{Recent: 1}, Decode: row(0, policy.PoolNone, policy.ReduceLayer)}, []int{0, 0}, 1, false},
+		"CAKE":       {policy.Plan{Protect: policy.Protect{Recent: 2}, Decode: row(4, policy.PoolAvg, policy.ReduceMean)}, []int{12, 14}, 1, false},
+		"largest":    {policy.Plan{Decode: row(1, policy.PoolMax, policy.ReduceMean)}, []int{12, 14}, 1, false},
+		"cap":        {policy.Plan{Protect: policy.Protect{Sinks: 1, Recent: 2}, Decode: policy.Decode{Kind: policy.DecodeCap}}, []int{12, 14}, 3, false},
+		"wide":       {policy.Plan{Decode: sums}, []int{100, 94}, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newKeepRig(t, lib, dev, cache.Geometry{Key: cache.F16, Scores: true})
+			r.fill(c.stored...)
+			r.steps(&c.plan, max(8, r.list(0).Live), c.reserve, c.oneSet, 14)
+		})
+	}
+}
+
+// steps decodes tokens under a rule with a budget, on the device and by a Run.
+func (r *keepRig) steps(p *policy.Plan, budget, reserve int, oneSet bool, steps int) {
+	r.Helper()
+	s := &keepShape
+	run, err := policy.NewRun(p, policy.Shape{Layers: s.Layers, Heads: s.Heads, KVHeads: s.KVHeads, HeadDim: s.HeadDim},
+		policy.Budget{Tokens: budget, Reserve: reserve}, nil)
+	r.must(err)
+	sel := r.lib.Selection(p, s, &r.geo, keepLayer, oneSet)
+	for h := range s.KVHeads {
+		l := r.list(h)
+		*r.quota(h) = kernel.Quota{Live: l.Live, Slots: l.Slots, Limit: budget, Full: budget + reserve}
+	}
+	r.upload("lists", quant.Bytes(r.lists()))
+	r.upload("ranks", quant.Bytes(r.ranks()))
+	r.scratch(s.KVHeads*keepRoom, "stays", "by_rank")
+	for at := range steps {
+		pos := 200 + at
+		in := &policy.StepInput{Pos: make([][]int32, s.KVHeads), Rows: make([][]float32, s.Heads), Sums: make([][]float32, s.KVHeads)}
+		worth := r.worth(s.KVHeads * keepRoom)
+		scores := r.worth(keepRoom)
+		lists := r.words("lists", len(r.quotas)*kernel.ListWords)
+		for h := range s.KVHeads {
+			slots, err := r.cache.Put(keepLayer, h, []uint32{uint32(pos)})
+			r.must(err)
+			r.put(h, int(slots[0]), uint32(pos), r.draw(s.HeadDim), r.draw(s.HeadDim), 0)
+			if p.Decode.Reduce.Kind == policy.ReduceLayer {
+				copy(worth[h*keepRoom:], worth[:keepRoom])
+			}
+			l := r.list(h)
+			for rank, slot := range l.Order() {
+				in.Pos[h] = append(in.Pos[h], int32(l.At[slot]))
+				// Either half of the heads gives the mean.
+				x := worth[h*keepRoom+int(slot)]
+				for g := range s.Heads / s.KVHeads {
+					in.Rows[h*s.Heads/s.KVHeads+g] = append(in.Rows[h*s.Heads/s.KVHeads+g], x)
+				}
+				*r.pages(h).Score(int(slot)) = scores[(rank*7+at)%keepRoom] + float32(h)*scores[rank]
+				in.Sums[h] = append(in.Sums[h], *r.pages(h).Score(int(slot)))
+			}
+			// The host says what never leaves when limit stay; positions from 200 on are no sinks.
+			words := lists[(keepLayer*s.KVHeads+h)*kernel.ListWords:]
+			words[kernel.ListOldest], words[kernel.ListNewest] = r.guards(p, h, budget)
+		}
+		session := r.session(pos, 1)
+		session[kernel.WordStep] = uint32(at)
+		for i := range r.quotas {
+			ring := kernel.RingAt + 2*i
+			copy(session[ring+2*at*len(r.quotas):], session[ring:ring+2])
+		}
+		r.upload("session", quant.Bytes(session))
+		r.upload("lists", quant.Bytes(lists))
+		r.upload("arena", r.arena)
+		r.upload("worth", quant.Bytes(worth))
+		for h, leave := range run.Step(keepLayer, in) {
+			var slots []uint32
+			for _, i := range leave {
+				slots = append(slots, r.list(h).Order()[i])
+			}
+			r.evict(h, slots)
+		}
+		r.run(nil, sel.Rule...)
+		r.same("after a step", at+1)
+		if r.Failed() {
+			r.Fatalf("at step %d", at)
+		}
+	}
+	// After the end of an answer nothing changes.
+	session := r.words("session", kernel.RingAt+2*len(r.quotas)*32)
+	session[kernel.WordHalt] = 1
+	r.must(r.dev.Write(r.bufs["session"], 0, quant.Bytes(session)))
+	r.run(nil, sel.Rule...)
+	r.same("after the end", steps)
+	if now := r.words("session", len(session)); !slices.Equal(now, session) {
+		r.Error("after the end: the session changed")
+	}
+}
+
+// guards are how many tokens at a list's ends never leave.
+func (r *keepRig) guards(p *policy.Plan, h, limit int) (oldest, newest uint32) {
+	order, at := r.list(h).Order(), r.list(h).At
+	first := 0
+	for first < len(order) && int(at[order[first]]) < p.Protect.Sinks {
+		first++
+	}
+	recent := max(p.Protect.Recent, int(p.Protect.Part*float64(limit)))
+	if p.Decode.Kind == policy.DecodeRow {
+		recent = max(recent, p.Decode.Recent)
+	}
+	if p.Decode.Kind == policy.DecodeOldest {
+		recent = limit
+	}
+	a, b := stage.Guard(len(order), first, recent, limit)
+	return uint32(a), uint32(b)
+}

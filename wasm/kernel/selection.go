@@ -1,0 +1,162 @@
+package kernel
+
+import (
+	"math"
+	"strconv"
+
+	"kvlens/cache"
+	"kvlens/cache/policy"
+	"kvlens/shaders"
+	"kvlens/wasm/step"
+)
+
+// The Go face of the kernels by which recipes keep and drop tokens. What a layer takes, beside scoring:
+//
+//	prompt      adapt (adaptive head budgets only), a read of n_kv_heads words, then the host's quotas
+//	            select; absorb (compensation only); keep
+//	            compact, where a list shrank and whole pages are to come free
+//	decoding    byrank instead of score (positions by rank)
+//	            after weigh: virtual (compensation only), accrue (scoring.go), evict
+//
+// so that a decode rule takes at most two dispatches a layer: accrue and evict; windows take one. Compensation adds one.
+// The twins: stage.Adaptive's counts, stage.Protect with Top, Chunks or Critical, cache.Cache's Evict, Put and Compact, and
+// Store, Absorb, Move and attention of package ref.
+//
+// Buffers go by the names of the shaders' variables, beside those of scoring: lists has [Quota] words for every list and
+// ranks the rank of every slot, [lists][capacity]; both are the session's. stays, kept and by_rank have
+// n_kv_heads·max(stride, capacity) words, kept n_kv_heads more, counts n_kv_heads; a layer may use those of the one before.
+
+// MaxAdaptedHeads is how many KV heads adapt.wgsl has room for.
+const MaxAdaptedHeads = 64
+
+// Selection is what a layer takes of a recipe to keep and drop tokens.
+type Selection struct {
+	// Share finds how many of the layer's highest scores each KV head has, for the host to read; nil where budgets do not
+	// depend on scores.
+	Share []Stage
+	// Store selects and stores a layer's prompt, Compact frees the ends of its lists.
+	Store, Compact []Stage
+	// In a step of decoding: Logits takes the place of score.wgsl where positions are ranks, Beside runs after weigh.wgsl,
+	// and Rule, after accrue.wgsl where the plan has that, says what leaves and which slots come next.
+	Logits, Beside, Rule []Stage
+}
+
+// Selection is the stages that a plan takes in one layer of a model whose pages have the geometry's formats. oneSet says
+// that all KV heads of a layer keep the same tokens, whose accumulated attention is then averaged.
+func (l *Library) Selection(p *policy.Plan, s *step.Shape, geo *cache.Geometry, layer int, oneSet bool) *Selection {
+	x := &Selection{}
+	parts, top := splits, "top_lanes"
+	if l.Plain {
+		parts, top = plainSplits, "top"
+	}
+	lists := [2]int{s.KVHeads, 1}
+	shape := []uint32{uint32(layer), uint32(s.KVHeads), uint32(s.HeadDim)}
+	pages := func(consts map[string]string) map[string]string {
+		consts["KEY_F16"] = strconv.FormatBool(geo.Key == cache.F16)
+		consts["VALUE_F16"] = strconv.FormatBool(geo.Value == cache.F16)
+		return consts
+	}
+	if h := &p.Heads; h.Kind == policy.HeadsAdaptive {
+		x.Share = []Stage{{
+			Variant: shaders.Variant{Kernel: "adapt"}, groups: [2]int{1, 1},
+			Params: append(shape[:2:2], flag(h.Normalise && !h.KVPress), flag(h.KVPress)),
+		}}
+	}
+	rule, chunk := "top", 1
+	switch p.Select.Kind {
+	case policy.SelectChunks:
+		rule, chunk = "chunks", max(1, p.Select.Chunk)
+	case policy.SelectCritical:
+		rule = "critical"
+	}
+	x.Store = []Stage{{
+		Variant: shaders.Variant{Kernel: "select", Includes: map[string]string{"rule": rule}}, groups: lists,
+		Params: append(shape[:2:2], uint32(chunk), float(float32(p.Select.Epsilon))),
+	}}
+	if p.Store.Virtual {
+		x.Store = append(x.Store, Stage{
+			Variant: shaders.Variant{Kernel: "absorb", Consts: pages(map[string]string{})}, groups: lists, Params: shape,
+		})
+	}
+	x.Store = append(x.Store, Stage{
+		Variant: shaders.Variant{Kernel: "keep", Consts: pages(map[string]string{
+			"UNTURN": strconv.FormatBool(p.Store.Rank), "ACCRUE": strconv.FormatBool(geo.Scores),
+		})},
+		Params:  append(shape[:3:3], uint32(s.RotDim), flag(s.Neox), uint32(beginning(p))),
+		threads: func(c *Candidates) int { return c.Slots * s.KVHeads * s.HeadDim / 2 },
+	})
+	x.Compact = []Stage{{
+		Variant: shaders.Variant{Kernel: "compact", Consts: pages(map[string]string{"ACCRUE": strconv.FormatBool(geo.Scores)})},
+		groups:  lists, Params: shape,
+	}}
+	heads := []uint32{uint32(layer), uint32(s.Heads), uint32(s.KVHeads), uint32(s.HeadDim)}
+	scale := float(float32(1 / math.Sqrt(float64(s.HeadDim))))
+	if p.Store.Rank {
+		x.Logits = []Stage{{
+			Variant: shaders.Variant{Kernel: "byrank", Consts: map[string]string{
+				"KEY_F16": strconv.FormatBool(geo.Key == cache.F16), "PAIRS": strconv.Itoa(s.HeadDim/2) + "u",
+			}},
+			groups: [2]int{parts, s.Heads}, Params: append(heads[:4:4], uint32(s.RotDim), flag(s.Neox), scale),
+		}}
+	}
+	if p.Store.Virtual {
+		x.Beside = []Stage{{
+			Variant: shaders.Variant{
+				Kernel: "virtual", Includes: map[string]string{"top": top}, Consts: map[string]string{"SPLITS": strconv.Itoa(parts) + "u"},
+			},
+			groups: [2]int{s.Heads, 1}, Params: append(heads[:4:4], scale),
+		}}
+	}
+	if p.Decode.Kind != policy.DecodeStop {
+		x.Rule = []Stage{evict(p, shape, lists, pages, oneSet)}
+	}
+	return x
+}
+
+// The ways in which a token's accumulated attention begins, as keep.wgsl knows them.
+const (
+	beginsWithWorth = iota
+	beginsWithShare
+	beginsWithNothing
+)
+
+// beginning is how the accumulated attention of a prompt's tokens begins: with what all queries gave them, or for the moving
+// average of the cap rule with their shares of what the candidates are worth, where that is attention.
+func beginning(p *policy.Plan) int {
+	if p.Decode.Kind == policy.DecodeSums {
+		return beginsWithWorth
+	}
+	switch p.Score.Kind {
+	case policy.ScoreWindow, policy.ScoreIndicator, policy.ScoreColumns, policy.ScoreExpected:
+		return beginsWithShare
+	}
+	return beginsWithNothing
+}
+
+// Where evict.wgsl finds what tokens are worth.
+const (
+	worthNothing = iota
+	worthRow
+	worthSums
+)
+
+// evict is the kernel of a decode rule.
+func evict(p *policy.Plan, shape []uint32, lists [2]int, pages func(map[string]string) map[string]string, oneSet bool) Stage {
+	source, pool, size, apart := worthNothing, policy.PoolNone, 1, 0
+	switch d := &p.Decode; d.Kind {
+	case policy.DecodeSums, policy.DecodeCap:
+		source = worthSums
+	case policy.DecodeRow:
+		source, apart = worthRow, d.Recent
+		if d.Pool.Size > 1 {
+			pool, size = d.Pool.Kind, d.Pool.Size
+		}
+	}
+	return Stage{
+		Variant: shaders.Variant{Kernel: "evict", Consts: pages(map[string]string{
+			"SOURCE": strconv.Itoa(source) + "u", "ABSORB": strconv.FormatBool(p.Store.Virtual),
+		})},
+		groups: lists,
+		Params: append(shape[:3:3], uint32(pool), uint32(size), uint32(apart), flag(oneSet && source == worthSums)),
+	}
+}

@@ -1,0 +1,13 @@
+package kernel
+
+// Words of the session buffer and of lists that the tests of selection set or read.
+const (
+	WordStep   = wordStep
+	WordSumsAt = wordSumsAt
+	RingAt     = wordIDs // in what ScoringSession makes
+	ListLive   = listLive
+	ListSlots  = listSlots
+	ListOldest = listOldest
+	ListNewest = listNewest
+	ListCount  = listAbsorbed
+)
