@@ -23,7 +23,7 @@ type SessionOptions struct {
 	Plan   *policy.Plan   // instead of what the recipe makes of itself; taken as it is
 	Tables *policy.Tables // of the model's heads, for recipes that need them
 	Budget int            // tokens that a list holds on average, instead of what the cap allows; 0 is what it allows
-	Parity bool           // published triggers, and growth while decoding, instead of a cap that always holds
+	Parity bool           // published triggers, and answers that grow where a method acts once, instead of our cap rule
 }
 
 // Session is one conversation: a cache and the position in it.
@@ -146,7 +146,7 @@ func (s *Session) Stored() int { return s.cache.Tokens() }
 
 // Room is how many more tokens fit before an answer must stop; recipes that drop tokens never stop.
 func (s *Session) Room() int {
-	if s.run != nil && !s.opts.Parity {
+	if s.run != nil && !(s.opts.Parity && s.recipe.plan.Decode.Kind == policy.DecodeCap) {
 		return math.MaxInt32
 	}
 	return s.cache.Room()
