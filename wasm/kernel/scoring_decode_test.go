@@ -14,9 +14,9 @@ import (
 	"kvlens/wasm/ref"
 )
 
-// eachDecode runs a test over both variants of what threads share, on half and float pages. Lists have tokens, and are
-// alike where a layer's heads look at them together.
-func eachDecode(t *testing.T, do func(r *scoreRig)) {
+// eachDecode runs a test over both variants of what threads share, on half and float pages. Lists are alike where a layer's
+// heads look at them together.
+func eachDecode(t *testing.T, alike bool, do func(r *scoreRig)) {
 	dev := gputest.Open(t)
 	for _, plain := range []bool{true, false} {
 		lib := newLibrary(dev)
@@ -25,7 +25,7 @@ func eachDecode(t *testing.T, do func(r *scoreRig)) {
 		if plain {
 			f = cache.F32
 		}
-		r := newScoreRig(t, lib, dev, f, true, false, false)
+		r := newScoreRig(t, lib, dev, f, alike, false, false)
 		do(r)
 		r.close()
 	}
@@ -79,7 +79,7 @@ func (r *scoreRig) logits() [][]float64 {
 // The attention of a decoded token is folded into the accumulated attention where it lies, decayed by the rule; the newest
 // token begins at 0, whatever its slot held. After the end of the answer nothing is written.
 func TestScoringSums(t *testing.T) {
-	eachDecode(t, func(r *scoreRig) {
+	eachDecode(t, false, func(r *scoreRig) {
 		group := r.shape.Heads / r.shape.KVHeads
 		for name, c := range map[string]struct {
 			rule          policy.Decode
@@ -123,7 +123,7 @@ func TestScoringSums(t *testing.T) {
 
 // Rules that ask the last query alone have its attention by slot, reduced over the group or the layer.
 func TestScoringRow(t *testing.T) {
-	eachDecode(t, func(r *scoreRig) {
+	eachDecode(t, true, func(r *scoreRig) {
 		s := &r.shape
 		group := s.Heads / s.KVHeads
 		for _, kind := range []policy.ReduceKind{policy.ReduceMean, policy.ReduceMax, policy.ReduceSum, policy.ReduceLayer} {
@@ -187,7 +187,7 @@ func (r *scoreRig) boundsOf(arena []byte, h, page int) []float32 {
 // Pages of bounds hold the extremes of the keys that are stored in their slots; a step of decoding sets those of the newest
 // token's page alone.
 func TestScoringBounds(t *testing.T) {
-	eachDecode(t, func(r *scoreRig) {
+	eachDecode(t, false, func(r *scoreRig) {
 		x := r.lib.Scoring(&policy.Plan{Store: policy.Store{Page: r.geo.Bound, Read: 4}}, &r.shape, &r.geo, scoreLayer)
 		for _, recorded := range []bool{false, true} {
 			r.upload("arena", r.arena)
@@ -217,7 +217,7 @@ func TestScoringBounds(t *testing.T) {
 
 // A query reads the newest token's page and those with the largest bounds; of equals the first.
 func TestScoringPages(t *testing.T) {
-	eachDecode(t, func(r *scoreRig) {
+	eachDecode(t, false, func(r *scoreRig) {
 		s, d := &r.shape, r.shape.HeadDim
 		clear(r.q[s.Heads*d:][:d]) // to head 0 of row 1 all pages are alike
 		r.upload("q", quant.Bytes(r.q))

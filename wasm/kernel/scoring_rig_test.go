@@ -21,8 +21,11 @@ import (
 const (
 	scoreLayer = 1
 	freshRows  = 9
-	freshPos   = 13 // position of the first of them
+	freshPos   = 16 // position of the first of them
 	roomSlots  = 24
+
+	unread = 77  // what scratch holds at first
+	beyond = 192 // numbers behind it, which none may change
 )
 
 var scoreShape = step.Shape{Layers: 2, Heads: 6, KVHeads: 2, HeadDim: 8, RotDim: 6}
@@ -44,12 +47,14 @@ type scoreRig struct {
 	rope  []float32           // [position][rot/2][2]
 	c     kernel.Candidates
 	bufs  map[string]gpu.Buffer
+	sizes map[string]int // of those that run made
 }
 
-// newScoreRig makes a layer. With alike, all KV heads hold the same tokens; with empty, none.
+// newScoreRig makes a layer. With alike, all KV heads hold the same tokens; with empty, none. Lists that differ differ in
+// length too, from those of the other layer at any rate.
 func newScoreRig(t *testing.T, lib *kernel.Library, dev gpu.Device, f cache.Format, alike, empty bool, neox bool) *scoreRig {
 	t.Helper()
-	r := &scoreRig{t: t, lib: lib, dev: dev, rng: rand.New(rand.NewPCG(3, 4)), shape: scoreShape, bufs: map[string]gpu.Buffer{}}
+	r := &scoreRig{t: t, lib: lib, dev: dev, rng: rand.New(rand.NewPCG(3, 4)), shape: scoreShape, bufs: map[string]gpu.Buffer{}, sizes: map[string]int{}}
 	r.shape.Neox = neox
 	s := &r.shape
 	r.geo = cache.Geometry{
@@ -124,9 +129,13 @@ func (r *scoreRig) fill(alike bool) {
 			put(layer, h, 8, 9)
 			if h == 1 && !alike {
 				evict(layer, h, 1, 9)
-				put(layer, h, 10, 11, 12)
+				put(layer, h, 10, 11, 12, 13, 14)
 			}
 			evict(layer, h, 4)
+			if layer != scoreLayer {
+				put(layer, h, 15)
+				put(layer, h, 16+uint32(h))
+			}
 		}
 	}
 	for layer := range r.shape.Layers {
@@ -233,7 +242,8 @@ func (r *scoreRig) run(x *kernel.Scoring, stages []kernel.Stage) {
 				if n == 0 {
 					r.t.Fatalf("%s: %s has no size", st.Variant.Label(), b.Name)
 				}
-				r.upload(b.Name, quant.Bytes(slices.Repeat([]float32{77}, n)))
+				r.upload(b.Name, quant.Bytes(slices.Repeat([]float32{unread}, n+beyond)))
+				r.sizes[b.Name] = n
 			}
 			group[i] = gpu.Binding{Buf: r.bufs[b.Name]}
 		}
@@ -249,8 +259,16 @@ func (r *scoreRig) turn(pos int) *stage.Rotation {
 	return &stage.Rotation{CosSin: r.rope[pos*r.shape.RotDim:][:r.shape.RotDim], Neox: r.shape.Neox}
 }
 
-// close frees what the rig holds.
+// close frees what the rig holds, after a look beyond the ends of scratch.
 func (r *scoreRig) close() {
+	r.t.Helper()
+	for name, n := range r.sizes {
+		for i, v := range r.read(name, n+beyond)[n:] {
+			if v != unread {
+				r.t.Errorf("number %d of %s is %v: there are %d", n+i, name, v, n)
+			}
+		}
+	}
 	for name, b := range r.bufs {
 		r.dev.Destroy(b)
 		delete(r.bufs, name)

@@ -33,12 +33,13 @@ var scorePlans = map[string]policy.Plan{
 	"whole chunks":                    {Score: policy.Score{Kind: windowKind, Window: 4}, Pool: policy.Pool{Kind: policy.PoolAvg, Size: 3}, Select: policy.Select{Kind: policy.SelectChunks, Chunk: 4}},
 	"indicator":                       {Score: policy.Score{Kind: indicatorKind, Window: 5, Gamma: 20}, Pool: policy.Pool{Kind: policy.PoolAvg, Size: 3}},
 	"indicator of one query":          {Score: policy.Score{Kind: indicatorKind, Window: 1, Gamma: 20}},
+	"indicator of two queries":        {Score: policy.Score{Kind: indicatorKind, Window: 2, Gamma: 20}},
 	"columns":                         {Score: policy.Score{Kind: columnsKind}, Reduce: policy.Reduce{Kind: policy.ReduceSum}},
 	"columns by query":                {Score: policy.Score{Kind: columnsKind, PerQuery: true}, Pool: policy.Pool{Kind: policy.PoolAvg, Size: 3}},
 	"norm":                            {Score: policy.Score{Kind: normKind}},
 	"keydiff":                         {Score: policy.Score{Kind: keyDiffKind}},
 	"expected":                        {Score: policy.Score{Kind: expectedKind, Future: 5}, Protect: policy.Protect{Sinks: 2}},
-	"expected, covariance and values": {Score: policy.Score{Kind: expectedKind, Future: 7, Covariance: true, ValueNorm: true, Epsilon: .02}, Protect: policy.Protect{Sinks: 15}},
+	"expected, covariance and values": {Score: policy.Score{Kind: expectedKind, Future: 7, Covariance: true, ValueNorm: true, Epsilon: .02}, Protect: policy.Protect{Sinks: freshPos + 2}},
 }
 
 // Kernels score a layer as the plan's twins do: over pages and new rows, lists alike and different, formats of pages, and
@@ -106,9 +107,6 @@ func (r *scoreRig) score(name string, p *policy.Plan) {
 	for h, want := range run.Scores(scoreLayer) {
 		row := got[h*stride:][:stride]
 		reftest.Compare(r.t, name, row[:len(want)], want, scoreTolerance)
-		if p.Score.Kind == keyDiffKind {
-			continue // its scores take the place of norms, which say the rest
-		}
 		for _, v := range row[len(want):] {
 			if v != kernel.Invalid {
 				r.t.Errorf("%s: %v beyond the candidates", name, v)
@@ -129,6 +127,7 @@ func (r *scoreRig) columns(x *kernel.Scoring) [][]float32 {
 		r.c.Queries, r.c.FirstRow, r.c.First, r.c.Around = c[1]-c[0], c[0], 0, c[1]-c[0]
 		r.dev.Destroy(r.bufs["lse"]) // a chunk's own
 		delete(r.bufs, "lse")
+		delete(r.sizes, "lse")
 		r.run(x, x.Observe)
 	}
 	out := make([][]float32, s.Heads)
@@ -142,7 +141,7 @@ func (r *scoreRig) columns(x *kernel.Scoring) [][]float32 {
 }
 
 // spread sums queries in two chunks on the device, and by its definition. Rows whose position is among the sinks are left
-// out, the first two where there are 15.
+// out: two of them in one of the plans.
 func (r *scoreRig) spread(x *kernel.Scoring, p *policy.Plan) *policy.Spread {
 	s, d := &r.shape, r.shape.HeadDim
 	width := s.Heads * d
@@ -199,6 +198,27 @@ func (r *scoreRig) totals(name string, p *policy.Plan, in *policy.Input) {
 	for i, what := range []string{"entropy", "variance"} {
 		if !(math.Abs(got[i]-want[i]) <= 1e-5+1e-4*want[i]) {
 			r.t.Errorf("%s: %s %v, want %v", name, what, got[i], want[i])
+		}
+	}
+}
+
+// A layer of any method's prompt in one chunk is scored by at most four dispatches, and a step of decoding by at most two.
+func TestScoringDispatches(t *testing.T) {
+	geo := cache.Geometry{Layers: 2, KVHeads: 2, HeadDim: 8}
+	for _, m := range policy.Methods() {
+		if m.Wrapper {
+			continue
+		}
+		r := policy.Recipe{Method: m.Name}
+		p, err := r.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := new(kernel.Library).Scoring(p, &scoreShape, &geo, scoreLayer)
+		prompt, step := len(x.Observe)+len(x.Input), len(x.Query)+len(x.Row)
+		scored := p.Score.Kind != policy.ScoreNone && p.Score.Kind != policy.ScoreRandom
+		if prompt > 4 || step > 2 || scored != (prompt > 0) {
+			t.Errorf("%s: %d dispatches for a prompt's layer, %d for a step's", m.Name, prompt, step)
 		}
 	}
 }
