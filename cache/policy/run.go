@@ -120,7 +120,8 @@ func (r *Run) Layer(layer int, in *Input, l Loops) ([]Keep, error) {
 }
 
 // room is how many candidates of a layer's lists may stay: what the lists may hold, less what the arena lacks while later
-// layers still hold what an earlier prompt's budgets gave them.
+// layers still hold what an earlier prompt's budgets gave them. Those are read by the prompt before they may shrink, so a
+// layer whose budget grew begins with less, and the answer fills it.
 func (r *Run) room(layer int, in *Input) []int {
 	counts, sum := make([]int, r.shape.KVHeads), 0
 	for h, c := range in.Candidates {

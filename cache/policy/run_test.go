@@ -282,6 +282,48 @@ func TestEveryRecipeHoldsItsBudget(t *testing.T) {
 	}
 }
 
+// TestListsGrowToTheirBudgets: after a prompt that fitted all lists are as long. Where the next one shares the arena out
+// anew, lists that then lack room have it by the time that the answer is as long as what they lack; no step needs more
+// than the arena.
+func TestListsGrowToTheirBudgets(t *testing.T) {
+	s := Shape{4, 6, 2, 4}
+	lacked := 0
+	plansFor(t, 40, func(t *testing.T, _ string, p *Plan) {
+		if p.Decode.Kind == DecodeStop || p.Heads.Kind == HeadsMask { // these have the same budgets in all prompts
+			return
+		}
+		y := newToy(t, p, s, Budget{Tokens: 40, Reserve: reserveOf(p, 40)}, tablesOf(s, rand.New(rand.NewPCG(6, 1))), 2)
+		y.prompt(30)
+		for range 20 {
+			y.step()
+		}
+		y.prompt(70)
+		most := 0
+		for l, heads := range y.pos {
+			for h, pos := range heads {
+				most = max(most, y.run.Caps()[l][h]-len(pos))
+			}
+		}
+		lacked = max(lacked, most)
+		for range most {
+			y.step()
+			if n := count(y.pos); n > y.run.slots() {
+				t.Fatalf("%d tokens in %d slots", n, y.run.slots())
+			}
+		}
+		for l, heads := range y.pos {
+			for h, pos := range heads {
+				if len(pos) < y.run.Caps()[l][h] {
+					t.Errorf("layer %d head %d: %d tokens, may hold %d", l, h, len(pos), y.run.Caps()[l][h])
+				}
+			}
+		}
+	})
+	if lacked == 0 {
+		t.Error("no list lacked room: this shows nothing")
+	}
+}
+
 // TestEveryRunRepeats: two runs over the same numbers hold the same tokens; so does a copy of a run.
 func TestEveryRunRepeats(t *testing.T) {
 	s := Shape{3, 6, 2, 4}
