@@ -2,6 +2,7 @@ package engineclient
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func (b *bench) reopened(dead *worker, n int) *worker {
 	w := b.worker(n)
 	w.greet()
 	asked := take(b, &w.got)
-	if len(asked) != 2 || asked[1].msg != model {
+	if len(asked) != 2 || !reflect.DeepEqual(asked[1].msg, proto.Message(model)) {
 		b.t.Fatalf("worker %d was asked %+v", n, asked)
 	}
 	w.finish(asked[1].id)

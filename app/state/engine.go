@@ -104,11 +104,7 @@ func opened(m Model, e Opened) (Model, []Effect) {
 		m = m.withDefaults(mode)
 	}
 	effects := []Effect{m.list()}
-	want := m.Policy
-	if !e.Tables && Tables(want.Recipe) {
-		want = want.withMethod(Full)
-		m.Notices = append(m.Notices[:len(m.Notices):len(m.Notices)], Notice{Key: "notice.tables"})
-	}
+	want := m.able(m.Policy)
 	m.Policy = fullCache()
 	m, remake := m.remade(want)
 	return m, append(effects, remake...)

@@ -70,6 +70,8 @@ type (
 	ResetKnobs struct{}
 	// SetLater has the story compressed before the question is there, or with it.
 	SetLater struct{ Later bool }
+	// Follow takes over the policy of an address, as when a link to this page is followed on it.
+	Follow struct{ Fragment string }
 	// SetScope chooses whose tokens the story shows.
 	SetScope struct{ Scope }
 	// SetLang asks for another language.
@@ -143,6 +145,7 @@ func (SetWrap) event()     {}
 func (SetKnob) event()     {}
 func (ResetKnobs) event()  {}
 func (SetLater) event()    {}
+func (Follow) event()      {}
 func (SetScope) event()    {}
 func (Keeps) event()       {}
 func (SetLang) event()     {}

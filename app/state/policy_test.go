@@ -77,6 +77,14 @@ func TestAChangeThatFails(t *testing.T) {
 	}
 }
 
+// What drops nothing begins with room for everything.
+func TestTheFullCacheHasRoom(t *testing.T) {
+	m, effects := play(t, answered(t), SetMethod{"snapkv"}, Ended{}, SetShare{25}, Ended{}, SetMethod{Full})
+	if m.Policy.Lowered() || !reflect.DeepEqual(remakes(effects), []proto.Memory{memory(Full)}) {
+		t.Errorf("%+v, %v", m.Policy, effects)
+	}
+}
+
 func TestKnobsAndWrappers(t *testing.T) {
 	m, effects := play(t, ready(t), SetMethod{"snapkv"}, Ended{}, SetKnob{"snapkv", "kernel", 8}, Ended{}, SetKnob{"snapkv", "window", 32})
 	// A kernel is odd; a window that was asked for is said even where it is the published one.
@@ -189,6 +197,24 @@ func TestARecipeWithoutTables(t *testing.T) {
 	got, effects := play(t, m, Opened{Opened: storyModel})
 	if got.Policy.Recipe.Method != Full || got.Policy.Share != 50 || len(remakes(effects)) != 1 || got.Notices[0].Key != "notice.tables" {
 		t.Errorf("%+v, %v, %v", got.Policy, effects, got.Notices)
+	}
+}
+
+// A link that is followed on the open page brings its policy; a jump within the page does not.
+func TestFollowingALink(t *testing.T) {
+	m, effects := play(t, answered(t), Follow{"#pol=tova&cap=50&tova.x=1"})
+	if m.Policy.Recipe.Method != "tova" || m.Policy.Share != 50 || len(remakes(effects)) != 1 || m.Phase != Changing {
+		t.Errorf("%+v, %v", m.Policy, effects)
+	}
+	m, _ = play(t, m, Ended{})
+	if again, effects := Reduce(m, Follow{"#main"}); !reflect.DeepEqual(again, m) || effects != nil {
+		t.Errorf("%+v, %v", again.Policy, effects)
+	}
+	if m, _ = play(t, m, Follow{"#pol=magic&x="}); m.Policy.Recipe.Method != Full || len(m.Notices) != 1 {
+		t.Errorf("%+v, %v", m.Policy, m.Notices)
+	}
+	if m, _ = play(t, m, Ended{}, Follow{"#pol=headkv"}); m.Policy.Recipe.Method != Full || m.Notices[0].Key != "notice.tables" {
+		t.Errorf("%+v, %v", m.Policy, m.Notices)
 	}
 }
 

@@ -54,6 +54,8 @@ func Reduce(m Model, e Event) (Model, []Effect) {
 		return m.withKnob(e.Knob, e.Value), nil
 	case SetCap, SetShare, SetMethod, SetWrap, SetKnob, ResetKnobs, SetLater:
 		return adjust(m, e)
+	case Follow:
+		return follow(m, e.Fragment)
 	case SetScope:
 		m.Scope = e.within(m.Kept.Layers, m.Kept.Heads)
 		return m, nil
@@ -212,7 +214,9 @@ func adjust(m Model, e Event) (Model, []Effect) {
 		if c := policy.Find(e.Name); c == nil || c.Wrapper || m.HasOpened && !m.Opened.Tables && Tables(policy.Recipe{Method: e.Name}) {
 			return m, nil
 		}
-		p = p.withMethod(e.Name)
+		if p = p.withMethod(e.Name); policy.Find(e.Name).Stops { // what drops nothing needs room for all of it
+			p.Share, p.Bytes = 100, 0
+		}
 	case SetWrap:
 		if p = p.withWrap(e.Name, e.On); p.Recipe.Check() != nil {
 			return m, nil
@@ -226,6 +230,25 @@ func adjust(m Model, e Event) (Model, []Effect) {
 	}
 	m, effects := m.remade(p)
 	return m, append([]Effect{Address{p.Fragment()}}, effects...)
+}
+
+// follow takes over the policy of an address. A fragment without values names a place on the page.
+func follow(m Model, fragment string) (Model, []Effect) {
+	if m.Running() || m.Phase == Changing || !strings.Contains(fragment, "=") {
+		return m, nil
+	}
+	o := ParseAddress("", fragment)
+	m.Notices = o.Notices
+	return m.remade(m.able(o.Policy))
+}
+
+// able is a policy that the open model can follow: recipes that need measured heads give way to the full cache.
+func (m *Model) able(p Policy) Policy {
+	if !m.HasOpened || m.Opened.Tables || !Tables(p.Recipe) {
+		return p
+	}
+	m.Notices = append(m.Notices[:len(m.Notices):len(m.Notices)], Notice{Key: "notice.tables"})
+	return p.withMethod(Full)
 }
 
 // remade asks the engine for a policy, once there is one that is ready.

@@ -54,10 +54,10 @@ var english = []Story{
 		ID: "long", Lang: "en",
 		Text: "It was a warm day in spring. The farmers worked hard and then told jokes. In the morning, Xiao Hong had porridge. " +
 			"Between the hill and the lake there was a long bridge. The wind came from the sea. Many sailors came to the small village. " +
-			"At noon, she ate dumplings. Some musicians sang songs near the bridge. Nobody knew why the forest was so quiet. " +
-			"The students were tired. In summer, the valley is beautiful. In the afternoon, she ate grapes. " +
+			"At noon, Xiao Hong ate dumplings. Some musicians sang songs near the bridge. Nobody knew why the forest was so quiet. " +
+			"The students were tired. In summer, the valley is beautiful. In the afternoon, Xiao Hong ate grapes. " +
 			"There was fog over the old field. After a while, the wind stopped. Every autumn, the painters return to the valley. " +
-			"In the evening, she ate fish. The children walked slowly and then took a rest. The travelers talked about the soft rain. " +
+			"In the evening, Xiao Hong ate fish. The children walked slowly and then took a rest. The travelers talked about the soft rain. " +
 			"Some neighbors waited near the road. The bright river was cold that day.",
 		Asks: []Ask{
 			{"What did Xiao Hong eat at noon?", "dumplings"},

@@ -42,7 +42,7 @@ func (c *controller) budgets() app.UI {
 	}
 	b.Says = c.t("budget.says", "b", k.Budget, "reserve", k.Reserve, "lists", len(k.Caps), "total", total)
 	if k.Published > 0 {
-		b.Says += c.t("sentence.separator") + c.t("policy.window", "used", k.Window, "published", k.Published)
+		b.Says += c.t("sentence.separator") + c.t("policy.observation", "used", k.Window, "published", k.Published)
 	}
 	return b
 }

@@ -158,11 +158,11 @@ func (s *story) legend() app.UI {
 		k := keeps[w]
 		items = append(items, app.Li().Body(
 			app.Span().Class("stroke "+k.colour).Aria("hidden", "true"),
-			app.Text(k.sign+" "+c.t("kept."+k.name)),
+			app.Text(k.sign+" "+c.t("keeps."+k.name)),
 		))
 	}
 	if s.Gone {
-		items = append(items, app.Li().Body(app.Span().Class("stroke gone").Aria("hidden", "true"), app.Text(goneSign+" "+c.t("kept.gone"))))
+		items = append(items, app.Li().Body(app.Span().Class("stroke gone").Aria("hidden", "true"), app.Text(goneSign+" "+c.t("keeps.gone"))))
 	}
 	if s.Scope.Layer < 0 || s.Scope.Head < 0 {
 		items = append(items, app.Li().Text(c.t("kept.bar")))
@@ -183,7 +183,7 @@ func (k *card) kept(at, n int) []any {
 	}
 	text := c.t("kept.card.gone", "of", of)
 	if held > 0 {
-		text = keeps[why].sign + " " + c.t("kept.card", "held", held, "of", of, "why", c.t("kept."+keeps[why].name))
+		text = keeps[why].sign + " " + c.t("kept.card", "held", held, "of", of, "why", c.t("keeps."+keeps[why].name))
 	}
 	return []any{written("small", "fate", text)}
 }

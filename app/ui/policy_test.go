@@ -55,7 +55,7 @@ func TestEveryMethodHasWords(t *testing.T) {
 			need("policy.decode." + name)
 		}
 		for _, k := range keeps {
-			need("kept." + k.name)
+			need("keeps." + k.name)
 		}
 	}
 }

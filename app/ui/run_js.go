@@ -27,12 +27,24 @@ func Run(build string) error {
 	c.begin.Lang = lang
 	c.setRoot("lang", lang)
 	c.expose()
+	c.follow()
 	start := func(event func(uint32, proto.Event), on func(engineclient.State)) *engineclient.Client {
 		return engineclient.New(engineclient.StartWorker(address("web/engine.js")), build, engineclient.Handler{Event: event, State: on})
 	}
 	app.Route("/", func() app.Composer { return &Home{c: c, start: start} })
 	app.RunWhenOnBrowser()
 	return nil
+}
+
+// follow listens for links to this page that are followed on it.
+func (c *controller) follow() {
+	js.Global().Call("addEventListener", "hashchange", js.FuncOf(func(js.Value, []js.Value) any {
+		fragment := js.Global().Get("location").Get("hash").String()
+		if c.there {
+			c.home.Dispatch(func(app.Context) { c.reduce(state.Follow{Fragment: fragment}) })
+		}
+		return nil
+	}))
 }
 
 // expose gives tests and the curious a snapshot: window.kvlens.state().

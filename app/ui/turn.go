@@ -38,8 +38,9 @@ func (t *turn) OnMount(app.Context) {
 	t.prompt, t.answer = byID(t.id("prompt")), byID(t.id("answer"))
 	t.C.paints = append(t.C.paints, t)
 	t.paint()
-	if len(t.C.paints) > 1 {
-		t.answer.Call("scrollIntoView", map[string]any{"block": "nearest"})
+	t.answer.Call("scrollIntoView", map[string]any{"block": "nearest"})
+	if main := byID("main"); main.Truthy() { // paint keeps to the end from there
+		main.Set("scrollTop", main.Get("scrollHeight"))
 	}
 }
 

@@ -54,7 +54,21 @@ type state struct {
 		Cap, Used, Reserved int64
 		Stored, Position    int
 	}
-	Work struct {
+	Theme  string
+	Policy struct {
+		Recipe   struct{ Method string }
+		Share    int
+		Later    bool
+		Fragment string
+	}
+	Kept struct {
+		All             bool
+		Recipe          string
+		Held            []int
+		Budget, Reserve int
+	}
+	Notices int
+	Work    struct {
 		Stage                string
 		Done, Total, Resumed uint64
 		Refetched            uint32
