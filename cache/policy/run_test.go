@@ -376,7 +376,7 @@ func (y *toy) protected() {
 	for l, heads := range y.pos {
 		for h, pos := range heads {
 			sinks, recent := y.run.plan.Protect.Sinks, min(y.p.Protect.recent(len(pos)), len(pos), int(y.next))
-			if sinks+recent > len(pos) {
+			if sinks+recent > min(len(pos), y.run.Caps()[l][h]) {
 				sinks, recent = 0, min(recent, 1) // but the newest stays
 			}
 			for i := range sinks {
