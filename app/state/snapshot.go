@@ -43,7 +43,7 @@ func Snapshot(m Model) []byte {
 			"recipe": m.Policy.Recipe, "share": m.Policy.Share, "bytes": m.Policy.Bytes, "later": m.Policy.Later, "fragment": m.Policy.Fragment(),
 		},
 		"kept": object{
-			"tokens": m.Kept.Tokens, "all": m.Kept.All, "recipe": m.Kept.Recipe, "held": held, "caps": m.Kept.Caps,
+			"tokens": m.Kept.Tokens, "all": m.Kept.All, "recipe": m.Kept.Recipe, "layers": m.Kept.Layers, "heads": m.Kept.Heads, "held": held, "caps": m.Kept.Caps,
 			"budget": m.Kept.Budget, "reserve": m.Kept.Reserve, "window": m.Kept.Window, "published": m.Kept.Published,
 		},
 		"scope":    object{"layer": m.Scope.Layer, "head": m.Scope.Head},

@@ -64,7 +64,8 @@ type state struct {
 	Kept struct {
 		All             bool
 		Recipe          string
-		Held            []int
+		Layers, Heads   int
+		Held            []int // by list
 		Budget, Reserve int
 	}
 	Notices int

@@ -57,7 +57,7 @@ func TestPolicy(t *testing.T) {
 			v.shot("policy")
 			s := v.state()
 			slots := s.Kept.Budget + s.Kept.Reserve
-			if s.Kept.Recipe != "snapkv" || slots < 1 || len(s.Kept.Held) != 8 {
+			if s.Kept.Recipe != "snapkv" || slots < 1 || s.Kept.Layers < 2 || len(s.Kept.Held) != s.Kept.Layers*s.Kept.Heads {
 				t.Fatalf("the cache: %+v", s.Kept)
 			}
 			for list, n := range s.Kept.Held {
@@ -103,7 +103,7 @@ func (v *visitor) oneHead() {
 	v.pick("scope-head", "0")
 	s := v.wait("a head", `s.scope.head === 0`)
 	text := eval[string](v, `document.querySelector('[data-testid="scope-text"]').textContent`)
-	if held := fmt.Sprint(s.Kept.Held[2]); !strings.Contains(text, held) {
+	if held := fmt.Sprint(s.Kept.Held[s.Kept.Heads]); !strings.Contains(text, held) {
 		v.Errorf("the head keeps %s, the page says %q", held, text)
 	}
 	// One head has a token or has it not: no line is broken. Every piece of this story is one token, but for the bos.

@@ -46,7 +46,10 @@ func arena(rows []proto.LedgerRow) (n uint64) {
 // step to the last, and what the page adds up from Kept and evictions never passes the slots and is what the engine says
 // at the end.
 func TestRecipesAtAQuarter(t *testing.T) {
-	p := opened(t, hooks{})
+	p := newPage(t, hooks{})
+	model := p.ask(proto.Open{Manifest: builtIn, Backend: "ref"}).ok().opened
+	full := cache.Geometry{Layers: int(model.Layers), KVHeads: int(model.KVHeads), HeadDim: int(model.HeadDim), Key: cache.F16, Value: cache.F16}
+	lists := int(model.Layers * model.KVHeads)
 	for _, m := range policy.Methods() {
 		if m.Wrapper || m.Stops {
 			continue
@@ -56,14 +59,14 @@ func TestRecipesAtAQuarter(t *testing.T) {
 			p.ask(under(m.Name, 0.25)).ok()
 			g := ask(evening)
 			g.Max = 30
-			g.Forced = slices.Repeat([]uint32{21}, 29) // no stop text comes in between
+			g.Forced = slices.Repeat([]uint32{57}, 29) // no stop text comes in between
 			o := p.ask(g).ok()
-			full := cache.Geometry{Layers: 4, KVHeads: 2, HeadDim: 32, Key: cache.F16, Value: cache.F16}
-			if want := uint64(full.Share(62+30, 0.25)); o.state.Cap != want {
+			prompt := len(o.prompt.IDs)
+			if want := uint64(full.Share(prompt+30, 0.25)); o.state.Cap != want {
 				t.Fatalf("the cap is %d bytes, want %d", o.state.Cap, want)
 			}
 			first := o.kept[0]
-			slots := int(first.Budget+first.Reserve) * 8
+			slots := int(first.Budget+first.Reserve) * lists
 			left := held(first)
 			for i, s := range o.steps {
 				if got := arena(s.Ledger); got != o.state.Cap {
@@ -75,7 +78,7 @@ func TestRecipesAtAQuarter(t *testing.T) {
 					}
 				}
 				for j, layer := range s.Evictions.Layer {
-					left[layer*2+s.Evictions.Head[j]]--
+					left[layer*model.KVHeads+s.Evictions.Head[j]]--
 				}
 				sum := 0
 				for _, n := range left {
@@ -84,7 +87,7 @@ func TestRecipesAtAQuarter(t *testing.T) {
 						t.Fatalf("step %d: %d tokens in a list of %d + %d", i, n, first.Budget, first.Reserve)
 					}
 				}
-				if sum > slots+8*7 { // ragged lists may use what pages have beyond the even split
+				if sum > slots+lists*7 { // ragged lists may use what pages have beyond the even split
 					t.Fatalf("step %d: %d tokens in %d slots", i, sum, slots)
 				}
 			}
@@ -92,7 +95,7 @@ func TestRecipesAtAQuarter(t *testing.T) {
 			if got := held(end); !slices.Equal(got, left) {
 				t.Errorf("evictions leave %v, the engine says %v", left, got)
 			}
-			if first.Tokens != 62 || end.Tokens != 62+29 || end.Recipe != m.Name || slices.Min(held(first)) == 62 {
+			if int(first.Tokens) != prompt || int(end.Tokens) != prompt+29 || end.Recipe != m.Name || slices.Min(held(first)) == prompt {
 				t.Errorf("after the prompt %+v", first)
 			}
 		})
@@ -104,7 +107,8 @@ func TestReasons(t *testing.T) {
 	p := opened(t, hooks{})
 	p.ask(under("streamingllm", 0.25)).ok()
 	k := p.ask(ask(evening)).ok().kept[0]
-	for i := range 62 {
+	tokens := k.Tokens
+	for i := range tokens {
 		want := proto.KeptAll
 		kept := k.Bits[i/8]>>(i%8)&1 == 1
 		switch {
@@ -118,7 +122,7 @@ func TestReasons(t *testing.T) {
 		}
 	}
 	p.ask(proto.SetMemory{}).ok()
-	if k := p.ask(ask(evening)).ok().kept[0]; len(k.Bits)+len(k.Caps)+int(k.Budget) != 0 || k.Tokens != 62 {
+	if k := p.ask(ask(evening)).ok().kept[0]; len(k.Bits)+len(k.Caps)+int(k.Budget) != 0 || k.Tokens != tokens {
 		t.Errorf("of the full cache: %+v", k)
 	}
 }
@@ -134,7 +138,7 @@ func TestTheQuestionComesLater(t *testing.T) {
 		return p.ask(g).ok()
 	}
 	one := later(evening)
-	if len(one.kept) < 3 || len(one.prompt.IDs) != 62 {
+	if whole := p.ask(ask(evening)).ok(); len(one.kept) < 3 || !slices.Equal(one.prompt.IDs, whole.prompt.IDs) {
 		t.Fatalf("%d reports, a prompt of %d tokens", len(one.kept), len(one.prompt.IDs))
 	}
 	two := later(morning)
@@ -148,7 +152,7 @@ func TestTheQuestionComesLater(t *testing.T) {
 	story := one.kept[0]
 	for _, o := range []*outcome{one, two, again} { // what stays of the story later was there when it was compressed
 		k := o.kept[len(o.kept)-1]
-		for l := range 8 {
+		for l := range int(k.Layers * k.KVHeads) {
 			for i := range int(story.Tokens) {
 				if k.Bits[l*(int(k.Tokens+7)/8)+i/8]>>(i%8)&1 == 1 && story.Bits[l*(int(story.Tokens+7)/8)+i/8]>>(i%8)&1 == 0 {
 					t.Fatalf("list %d: position %d came back", l, i)
@@ -167,14 +171,15 @@ func TestMemoryInTheMiddle(t *testing.T) {
 	p := opened(t, hooks{})
 	p.ask(ask(evening)).ok()
 	whole := p.ask(askOn(morning)).ok()
+	stored := whole.prompt.First - 1 // prompt and answer, but for the last token
 
 	p.ask(ask(evening)).ok()
 	o := p.ask(under("snapkv", 0.25)).ok()
 	k := o.kept[0]
-	if k.Tokens != 64 || slices.Max(held(k)) > int(k.Budget+k.Reserve) || k.Recipe != "snapkv" || o.state.Position != 64 {
+	if k.Tokens != stored || slices.Max(held(k)) > int(k.Budget+k.Reserve) || k.Recipe != "snapkv" || o.state.Position != stored {
 		t.Fatalf("another recipe and cap: %+v, %+v", k, o.state)
 	}
-	if o = p.ask(askOn(morning)).ok(); o.prompt.First != 65 {
+	if o = p.ask(askOn(morning)).ok(); o.prompt.First != stored+1 {
 		t.Errorf("the next turn begins at %d", o.prompt.First)
 	}
 	before := o.kept[len(o.kept)-1]
@@ -194,7 +199,7 @@ func TestMemoryInTheMiddle(t *testing.T) {
 	// The full cache again: computed anew, it is as if nothing had been.
 	p.ask(ask(evening)).ok()
 	o = p.ask(proto.SetMemory{}).ok()
-	if o.state.Stored != 64 || o.state.Room != 2048-64 {
+	if o.state.Stored != stored || o.state.Stored+o.state.Room != 2048 {
 		t.Errorf("full again: %+v", o.state)
 	}
 	if got := p.ask(askOn(morning)).ok(); len(got.tokens()) == 0 || got.prompt.First != whole.prompt.First {
@@ -247,7 +252,7 @@ func TestARecipeMovesTheModel(t *testing.T) {
 	}
 	// Opened with a recipe, it is put there at once.
 	q := newPage(t, hooks{choose: breaking("cpu")})
-	if o := q.ask(proto.Open{Manifest: builtIn, Memory: under("h2o", 0.5).Memory}).ok(); o.opened.Backend != "ref" || o.opened.BackendWhy != proto.WhyRecipe {
+	if o := q.ask(proto.Open{Manifest: builtIn, Backend: "webgpu", Memory: under("h2o", 0.5).Memory}).ok(); o.opened.Backend != "ref" || o.opened.BackendWhy != proto.WhyRecipe {
 		t.Errorf("opened: %+v", o.opened)
 	}
 }
