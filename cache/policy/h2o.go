@@ -2,7 +2,8 @@ package policy
 
 // h2o keeps heavy hitters and recent tokens (H2O, arXiv 2306.14048): every token has the attention that all queries gave
 // it so far, and with each token of the answer the one with the least leaves, of those that are not recent. Without
-// decay a new token starts from nothing against sums of the whole prompt, so that the set soon freezes.
+// decay, which is ours, a new token starts from nothing against sums of the whole prompt, so that the set soon freezes. The
+// original selects for each query head; here a KV head's sums are the means of its query heads'.
 var h2o = Method{
 	Name: "h2o", Title: "H2O",
 	Rule:  "Keeps recent tokens and those that got the most attention so far.",

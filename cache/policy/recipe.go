@@ -40,10 +40,10 @@ type Method struct {
 	Rule        string // one sentence: what it keeps
 	Paper       string // arXiv number or venue
 	Looks       string // what it looks at
-	When        string // when it acts
-	Granularity string
-	Lossy       bool
-	Question    bool // a question in the window helps it
+	When        string // when it acts, as published; methods that act once have our rule for a full list on top, DecodeCap
+	Granularity string // what stays or leaves together, with default knobs and no wrapper
+	Lossy       bool   // a query may not see every token
+	Question    bool   // a question in the window helps it
 	Needs       Needs
 	Stops       bool // it can't evict: at the cap it stops with a sentence
 	Wrapper     bool // changes another method's plan
