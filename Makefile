@@ -94,7 +94,7 @@ train:               ## train the built-in model on the CPU (hours; stop and go 
 	go build -o $(TEACH)/stories ./web/lab/stories
 	$(TEACH)/venv/bin/python -B web/teach/train.py --stories $(TEACH)/stories --out $(TEACH)/run
 	$(TEACH)/venv/bin/python -B web/teach/export.py --run $(TEACH)/run --out $(TEACH)/model
-	go run ./web/lab exam $(TEACH)/model/teach.json -backend cpu -lengths 128,512,1024 -n 23 -heads > $(TEACH)/exam.json
+	go run ./web/lab exam $(TEACH)/model/teach.json -backend cpu -lengths 128,512,1024 -n 24 -heads > $(TEACH)/exam.json
 	$(TEACH)/venv/bin/python -B web/teach/evaluate.py --stories $(TEACH)/stories --run $(TEACH)/run
 	$(TEACH)/venv/bin/python -B web/teach/vectors.py --run $(TEACH)/run --model $(TEACH)/model/teach-q8_0.gguf > $(TEACH)/vectors.json
 	$(TEACH)/venv/bin/python -B web/teach/card.py --run $(TEACH)/run > $(TEACH)/card.md

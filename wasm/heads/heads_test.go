@@ -21,7 +21,7 @@ var shipped = []struct {
 	file, manifest, sha string
 	shape               policy.Shape
 }{
-	{"teach.json", "web/static/models/teach.json", "", policy.Shape{Layers: 4, Heads: 6, KVHeads: 2, HeadDim: 32}},
+	{"teach.json", "web/static/models/teach.json", "", policy.Shape{Layers: 5, Heads: 6, KVHeads: 2, HeadDim: 32}},
 	// From the card of SmolLM2-135M; the hash is that of the file that `make model` fetches.
 	{
 		"smollm2-135m-instruct.json", "", "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",

@@ -125,7 +125,7 @@ func TestShareOfAStory(t *testing.T) {
 			return s
 		}
 		window, snap := open("window"), open("snapkv")
-		if b := window.Budget(); b.Tokens != slots-1 || b.Reserve != 1 || window.Cap() != int64(slots)*16896/16 {
+		if b := window.Budget(); b.Tokens != slots-1 || b.Reserve != 1 || window.Cap() != int64(slots)*21120/16 {
 			t.Errorf("share %v: %+v in %d bytes, want %d slots", share, b, window.Cap(), slots)
 		}
 		if b := snap.Budget(); b.Reserve != min(max(b.Tokens/8, 1), 16) || snap.Cap() != window.Cap() {

@@ -286,9 +286,9 @@ func TestDefaultCap(t *testing.T) {
 	if s.Room() != 2048 {
 		t.Errorf("room for %d tokens", s.Room())
 	}
-	// From the design: 62 tokens of the built-in model take 65,536 bytes.
+	// 64 slots of 62 tokens in 10 lists of keys and values, 32 numbers of 2 bytes each, take 81,920 bytes.
 	s = session(t, teach(t), llama.SessionOptions{Tokens: 62})
-	if s.Cap() != 65536 || s.Room() != 62 {
+	if s.Cap() != 81920 || s.Room() != 62 {
 		t.Errorf("cap %d, room for %d tokens", s.Cap(), s.Room())
 	}
 	s = session(t, teach(t), llama.SessionOptions{Cap: 10015}) // allocated in units of 16 bytes

@@ -266,11 +266,11 @@ func TestTeachPooled(t *testing.T) {
 	heads := len(want)
 	for j := range cells {
 		got := rows.Codes[(layer*heads+head)*cells:][j]
-		if c := step.Code(float64(max(want[head][2*j], want[head][2*j+1]))); got > c+1 || got+1 < c {
+		if c := step.Code(float64(max(want[head][2*j], want[head][2*j+1]))); int(got) > int(c)+1 || int(got)+1 < int(c) {
 			t.Errorf("cell %d is %d, want %d", j, got, c)
 		}
 		// The matrix's last row holds the query before, too. Its queries are those of a first turn, so they are the same.
-		if m := x.Codes[(cells-1)*cells+j]; m+1 < got {
+		if m := x.Codes[(cells-1)*cells+j]; int(m)+1 < int(got) {
 			t.Errorf("cell %d is %d in the matrix, %d in the row", j, m, got)
 		}
 	}

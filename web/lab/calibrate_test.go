@@ -81,7 +81,7 @@ func TestCalibrate(t *testing.T) {
 	// How a prompt is cut into pieces follows the clock, and sums of floats follow the pieces.
 	near := func(name string, got, want []float32) { golden.Close(t, name, got, want, 1e-5, 1e-4) }
 	near("errors", stopped.Errors, tables.Errors)
-	for l := range 4 {
+	for l := range 5 {
 		near("retrieval", stopped.Retrieval[l], tables.Retrieval[l])
 		near("semantic", stopped.Semantic[l], tables.Semantic[l])
 		near("induction", stopped.Induction[l], tables.Induction[l])
@@ -92,13 +92,13 @@ func TestCalibrate(t *testing.T) {
 	if stopped.Data != tables.Data || stopped.Method != tables.Method || stopped.Samples != tables.Samples {
 		t.Errorf("with stops %q of %d, without %q of %d", stopped.Data, stopped.Samples, tables.Data, tables.Samples)
 	}
-	if err := tables.Check(policy.Shape{Layers: 4, Heads: 6, KVHeads: 2, HeadDim: 32}, tables.Model); err != nil {
+	if err := tables.Check(policy.Shape{Layers: 5, Heads: 6, KVHeads: 2, HeadDim: 32}, tables.Model); err != nil {
 		t.Error(err)
 	}
 	if tables.Tried != 10 || tables.Samples < 1 || tables.Samples > 10 {
 		t.Errorf("%d of %d samples", tables.Samples, tables.Tried)
 	}
-	for l := range 4 {
+	for l := range 5 {
 		for h := range 6 {
 			// A token's earlier copies and what followed them are different tokens, as are the first and the last 32.
 			if x := tables.Echo[l][h] + tables.Induction[l][h]; x < 0 || x > 1+1e-5 {
@@ -187,7 +187,7 @@ func TestGenerateRecipe(t *testing.T) {
 			}
 		}
 	}
-	if r, lists := out.Recipe, 4*2; kept > lists*(r.Budget+r.Reserve) || kept < lists*r.Budget*9/10 {
+	if r, lists := out.Recipe, 5*2; kept > lists*(r.Budget+r.Reserve) || kept < lists*r.Budget*9/10 {
 		t.Errorf("%d tokens in %d lists of %d and %d", kept, lists, r.Budget, r.Reserve)
 	}
 	budget := run[generateOutput](t, ids, "generate", teachManifest(t), "-json", "-", "-recipe", "tova", "-budget", "10")
@@ -196,7 +196,7 @@ func TestGenerateRecipe(t *testing.T) {
 		evicted += len(token.Evicted)
 	}
 	// The last token is not stored; each of the others pushes one out of every list.
-	if n := len(budget.Tokens) - 1; budget.Recipe.Budget != 10 || n < 1 || evicted != n*4*2 {
+	if n := len(budget.Tokens) - 1; budget.Recipe.Budget != 10 || n < 1 || evicted != n*5*2 {
 		t.Errorf("budget %d, %d tokens left for %d", budget.Recipe.Budget, evicted, n)
 	}
 	for _, wrong := range [][]string{{"-cap", "0%"}, {"-cap", "many"}, {"-recipe", "none"}, {"-cap", "120%"}} {

@@ -44,16 +44,16 @@ func toJSON(t *testing.T, v any) string {
 
 func TestInspect(t *testing.T) {
 	out := run[inspectOutput](t, "", "inspect", golden.TeachModel(t))
-	// From the description of the model: 4 layers of 192, 6 query and 2 KV heads of 32, 1,654,272 parameters in
-	// 1,828,416 bytes, 1 KiB of f16 keys and values a token.
+	// From the description of the model: 5 layers of 192, 6 query and 2 KV heads of 32, 2,041,920 parameters in
+	// 2,257,792 bytes, 1,280 bytes of f16 keys and values a token.
 	m := out.Model
-	if m == nil || m.Layers != 4 || m.Hidden != 192 || m.Heads != 6 || m.KVHeads != 2 || m.HeadDim != 32 || m.Vocab != 1951 {
+	if m == nil || m.Layers != 5 || m.Hidden != 192 || m.Heads != 6 || m.KVHeads != 2 || m.HeadDim != 32 || m.Vocab != 2304 {
 		t.Errorf("model %+v, problem %q", m, out.Problem)
 	}
-	if out.Params != 1654272 || out.Bytes != 1828416 || out.Token != 1024 {
+	if out.Params != 2041920 || out.Bytes != 2257792 || out.Token != 1280 {
 		t.Errorf("%d parameters, %d bytes, %d bytes a token", out.Params, out.Bytes, out.Token)
 	}
-	if len(out.Tensors) != 1+4*9+1 || out.Tensors[0].Rows*out.Tensors[0].Cols == 0 {
+	if len(out.Tensors) != 1+5*9+1 || out.Tensors[0].Rows*out.Tensors[0].Cols == 0 {
 		t.Errorf("%d tensors", len(out.Tensors))
 	}
 	find := func(o inspectOutput) (v []any) {
@@ -68,7 +68,7 @@ func TestInspect(t *testing.T) {
 		t.Errorf("%d tokens are listed", n)
 	}
 	all := run[inspectOutput](t, "", "inspect", "-all", teachManifest(t))
-	if n := len(find(all)); n != 1951 || all.Manifest == nil || all.Manifest.Size != 1828416 {
+	if n := len(find(all)); n != 2304 || all.Manifest == nil || all.Manifest.Size != 2257792 {
 		t.Errorf("%d tokens are listed, manifest %+v", n, all.Manifest)
 	}
 }
@@ -143,13 +143,13 @@ func TestBench(t *testing.T) {
 		if out.Prefill.Tokens != 8 || len(out.Decode) != 2 || out.Decode[1].Context != 20 || out.Decode[0].Rate <= 0 {
 			t.Errorf("%s: %+v", backend, out)
 		}
-		// Three tokens after eight: the weights once each (1,652,544 of 34 bytes in 32, norms of 1,728, and space between
-		// 38 tensors), and 1 KiB of keys and values for each token in the cache.
-		if got := out.Decode[0].Bytes - 9*1024; got < 1652544*34/32+1728*4 || got > 1652544*34/32+1728*4+38*256 {
+		// Three tokens after eight: the weights once each (2,039,808 of 34 bytes in 32, norms of 2,112, and space between
+		// 47 tensors), and 1,280 bytes of keys and values for each token in the cache.
+		if got := out.Decode[0].Bytes - 9*1280; got < 2039808*34/32+2112*4 || got > 2039808*34/32+2112*4+47*256 {
 			t.Errorf("%s: %d bytes a token", backend, got)
 		}
 		// The step's launches: six a layer and six more at most.
-		if n := out.Decode[0].Dispatches; backend == "gpu" && (n < 4 || n > (6*4+6)*4./3) {
+		if n := out.Decode[0].Dispatches; backend == "gpu" && (n < 4 || n > (6*5+6)*4./3) {
 			t.Errorf("%g dispatches a token", n)
 		}
 	}

@@ -84,7 +84,7 @@ func TestRefusals(t *testing.T) {
 		{func(g *proto.Generate) { g.Max = math.MaxUint32 }, proto.CodeBadRequest, "max"},
 		{func(g *proto.Generate) { g.Mode = 9 }, proto.CodeBadRequest, "mode"},
 		{func(g *proto.Generate) { g.Mode = proto.Chat }, proto.CodeBadRequest, "mode"},
-		{func(g *proto.Generate) { g.Forced = []uint32{1951} }, proto.CodeBadRequest, "forced"},
+		{func(g *proto.Generate) { g.Forced = []uint32{2304} }, proto.CodeBadRequest, "forced"},
 		{func(g *proto.Generate) { g.Sampling.Temperature = nan }, proto.CodeBadRequest, "temperature"},
 		{func(g *proto.Generate) { g.Sampling.Temperature = -1 }, proto.CodeBadRequest, "temperature"},
 		{func(g *proto.Generate) { g.Sampling.TopP = 1.5 }, proto.CodeBadRequest, "top_p"},
@@ -157,7 +157,7 @@ func TestListAndDelete(t *testing.T) {
 	o := p.ask(proto.ListModels{Manifests: []string{builtIn, none}}).ok()
 	want := proto.Models{
 		Manifest: []string{builtIn, none}, Name: []string{"Story model (built in)", ""}, Licence: []string{"MIT", ""},
-		Size: []uint64{1_828_416, 0}, Stored: []uint64{0, 0},
+		Size: []uint64{2_257_792, 0}, Stored: []uint64{0, 0},
 	}
 	if !reflect.DeepEqual(o.models, want) {
 		t.Errorf("got %+v, want %+v", o.models, want)

@@ -46,10 +46,10 @@ func TestStory(t *testing.T) {
 		t.Errorf("the stages of opening were %d, want %d", o.stages, want)
 	}
 	m := o.opened
-	if m.Layers != 4 || m.Heads != 6 || m.KVHeads != 2 || m.HeadDim != 32 || m.Vocab != 1951 || m.Hidden != 192 || m.FFN != 384 {
+	if m.Layers != 5 || m.Heads != 6 || m.KVHeads != 2 || m.HeadDim != 32 || m.Vocab != 2304 || m.Hidden != 192 || m.FFN != 384 {
 		t.Errorf("the model's sizes are %+v", m)
 	}
-	if m.Params != 1_654_272 || m.FileBytes != 1_828_416 || m.TokenBytes != 1024 || m.Licence != "MIT" || m.FileType != "Q8_0" {
+	if m.Params != 2_041_920 || m.FileBytes != 2_257_792 || m.TokenBytes != 1280 || m.Licence != "MIT" || m.FileType != "Q8_0" {
 		t.Errorf("the model is %+v", m)
 	}
 	if !slices.Equal(m.Modes, []uint8{uint8(proto.Story), uint8(proto.Raw)}) {
@@ -57,7 +57,7 @@ func TestStory(t *testing.T) {
 	}
 
 	o = p.ask(ask(evening)).ok()
-	if o.text() != " a sandwich." || !slices.Equal(o.tokens(), []uint32{285, 1892, 15}) {
+	if o.text() != " a sandwich." || !slices.Equal(o.tokens(), []uint32{881, 1965, 48}) {
 		t.Errorf("the answer is %q, %d", o.text(), o.tokens())
 	}
 	if want := (proto.Done{Reason: proto.ReasonStopText, Tokens: 3}); o.done != want {
@@ -93,7 +93,7 @@ func TestRawAndForced(t *testing.T) {
 	p := opened(t, hooks{})
 	// teach.json, prompt "free".
 	raw := proto.Generate{Text: "Once upon a time, there was", Max: 11}
-	want := []uint32{285, 1764, 1466, 938, 411, 946, 15, 411, 946, 1150, 603}
+	want := []uint32{881, 1773, 1557, 1369, 946, 1229, 48, 946, 1229, 1611, 1048}
 	o := p.ask(raw).ok()
 	if !slices.Equal(o.tokens(), want) || o.done.Reason != proto.ReasonMax {
 		t.Errorf("got %d, %+v, want %d", o.tokens(), o.done, want)
@@ -111,7 +111,7 @@ func TestStopTextComesFirst(t *testing.T) {
 	p := opened(t, hooks{})
 	first := p.ask(proto.Generate{Text: "a\n", Max: 1}).ok().prompt.IDs
 	newline := first[len(first)-1]
-	for id, text := range map[uint32]string{15: ".", newline: ""} {
+	for id, text := range map[uint32]string{48: ".", newline: ""} {
 		g := ask(evening)
 		g.Forced = []uint32{id}
 		o := p.ask(g)
@@ -266,13 +266,13 @@ func numbers(o *outcome) (all [][]float32) {
 func TestTheCap(t *testing.T) {
 	p := opened(t, hooks{})
 	fits := p.ask(proto.SetMemory{Memory: proto.Memory{Cap: 90 << 10}}).ok().state.Room
-	// A token takes 1 KiB and, in each of 8 lists, a position of 4 bytes. Pages hold 8 tokens.
-	if want := uint32(90 << 10 / (1024 + 8*4) / 8 * 8); fits != want {
+	// A token takes 1,280 bytes and, in each of 10 lists, a position of 4 bytes. Pages hold 8 tokens.
+	if want := uint32(90 << 10 / (1280 + 10*4) / 8 * 8); fits != want {
 		t.Fatalf("%d tokens fit 90 KiB, want %d", fits, want)
 	}
 	// bos and one token for each digit
 	digits := func(n uint32) proto.Generate {
-		return proto.Generate{Text: strings.Repeat("7", int(n-1)), Max: 200, Forced: slices.Repeat([]uint32{21}, 200)}
+		return proto.Generate{Text: strings.Repeat("7", int(n-1)), Max: 200, Forced: slices.Repeat([]uint32{57}, 200)}
 	}
 	for _, c := range []struct {
 		prompt uint32
@@ -293,8 +293,8 @@ func TestTheCap(t *testing.T) {
 		t.Errorf("the default cap has room for %d tokens", o.state.Room)
 	}
 	f32 := p.ask(proto.SetMemory{Memory: proto.Memory{F32: true}}).ok()
-	if d := f32.state.Cap - o.state.Cap; d != 2048*1024 {
-		t.Errorf("f32 pages take %d bytes more than f16, want 1 KiB for each of 2,048 tokens", d)
+	if d := f32.state.Cap - o.state.Cap; d != 2048*1280 {
+		t.Errorf("f32 pages take %d bytes more than f16, want 1,280 for each of 2,048 tokens", d)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestRowsAndMatrix(t *testing.T) {
 	if peak := p.led.Rows()[cache.Views].Peak; peak != 0 {
 		t.Errorf("views that nobody asked for took %d bytes", peak)
 	}
-	const layers, heads = 4, 6
+	const layers, heads = 5, 6
 	g.Rows = true
 	o := p.ask(g).ok()
 	if o.text() != plain.text() {
@@ -116,7 +116,7 @@ func TestViewRefuses(t *testing.T) {
 	p.ask(proto.View{}).fails(proto.CodeBadRequest, "model")
 	p = opened(t, hooks{})
 	p.ask(proto.View{}).fails(proto.CodeEmpty)
-	p.ask(proto.View{Layer: 4}).fails(proto.CodeBadRequest, "layer")
+	p.ask(proto.View{Layer: 5}).fails(proto.CodeBadRequest, "layer")
 	p.ask(proto.View{Head: 6}).fails(proto.CodeBadRequest, "head")
 
 	p = opened(t, hooks{backend: func(b step.Backend) step.Backend { return blind{b} }})
