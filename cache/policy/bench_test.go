@@ -38,7 +38,7 @@ func BenchmarkLayer(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				run.Prompt(0)
+				run.Prompt(1024)
 				if _, err := run.Layer(0, in, GoLoops); err != nil {
 					b.Fatal(err)
 				}

@@ -15,6 +15,12 @@ func Top(marked []bool, scores []float32, n int, work []uint32) (int, []uint32) 
 	if n = min(n, len(work)); n <= 0 {
 		return 0, work
 	}
+	if n == len(work) { // as of most chunks
+		for i := range scores {
+			marked[i] = true
+		}
+		return n, work
+	}
 	cut, ties := nth(work, n)
 	for i, s := range scores {
 		if marked[i] {
