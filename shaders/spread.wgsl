@@ -70,9 +70,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   }
   if (d == 0u) {
     spread[at + p.dim + c] = sum;
-  }
-  if (d == 0u && begin) {
-    spread[at + c] = first.x;
+    if (begin) {
+      spread[at + c] = first.x;
+    }
   }
   if (p.covariance == 1u) {
     let cell = at + (2u + c) * p.dim + d;

@@ -1,7 +1,9 @@
 package kernel
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 
 	"kvlens/cache"
@@ -57,85 +59,115 @@ type Scoring struct {
 	// Stored runs after rows were stored, Query in a step of decoding before its logits, Row after its values were weighed.
 	Stored, Query, Row []Stage
 
-	s     step.Shape
-	plan  policy.Plan
-	parts int
-	lanes int
+	s          step.Shape
+	plan       policy.Plan
+	parts      int // of sums that threads share
+	lanes      int // threads of a row
+	whole, top string
+	key, value map[string]string
+	shape      []uint32
 }
 
-// Scoring is the stages that a plan takes in one layer of a model whose pages have the geometry's formats.
+// Scoring is the stages that a plan takes in one layer of a model whose pages have the geometry's formats. Where lists do
+// not hold the same tokens, the host asks for a decode rule's reduction over the group instead of the layer.
 func (l *Library) Scoring(p *policy.Plan, s *step.Shape, geo *cache.Geometry, layer int) *Scoring {
-	x := &Scoring{s: *s, plan: *p, parts: splits, lanes: 16}
-	whole, top := "whole_lanes", "top_lanes"
+	x := &Scoring{s: *s, plan: *p, parts: splits, lanes: 16, whole: "whole_lanes", top: "top_lanes"}
 	if l.Plain {
-		x.parts, x.lanes, whole, top = plainSplits, 1, "whole", "top"
+		x.parts, x.lanes, x.whole, x.top = plainSplits, 1, "whole", "top"
 	}
-	key := map[string]string{"KEY_F16": strconv.FormatBool(geo.Key == cache.F16)}
-	value := map[string]string{"VALUE_F16": strconv.FormatBool(geo.Value == cache.F16)}
-	shape := []uint32{uint32(layer), uint32(s.Heads), uint32(s.KVHeads), uint32(s.HeadDim)}
-	scale := float(float32(1 / math.Sqrt(float64(s.HeadDim))))
-	windowed := p.Score.Kind == policy.ScoreWindow || p.Score.Kind == policy.ScoreIndicator
+	x.key = map[string]string{"KEY_F16": strconv.FormatBool(geo.Key == cache.F16)}
+	x.value = map[string]string{"VALUE_F16": strconv.FormatBool(geo.Value == cache.F16)}
+	x.shape = []uint32{uint32(layer), uint32(s.Heads), uint32(s.KVHeads), uint32(s.HeadDim)}
+	if layer >= p.Score.SkipLayers {
+		x.prompt()
+	}
+	x.quest()
+	x.row()
+	return x
+}
 
-	byHead := func(c *Candidates) int { return len(c.Scored) * c.Stride() }
-	byKVHead := func(c *Candidates) int { return s.KVHeads * c.Stride() }
-	stage := func(kernel string, consts map[string]string, threads func(*Candidates) int, params ...uint32) Stage {
-		return Stage{
-			Variant: shaders.Variant{Kernel: kernel, Consts: consts},
-			Params:  append(shape[:4:4], params...), threads: threads,
-		}
+// byHead has a thread for each candidate of each scored head, byKVHead one for each of a KV head.
+func (x *Scoring) byHead(c *Candidates) int   { return len(c.Scored) * c.Stride() }
+func (x *Scoring) byKVHead(c *Candidates) int { return x.s.KVHeads * c.Stride() }
+
+// stage is a kernel whose parameters begin with the layer's shape.
+func (x *Scoring) stage(kernel string, consts map[string]string, threads func(*Candidates) int, params ...uint32) Stage {
+	return Stage{
+		Variant: shaders.Variant{Kernel: kernel, Consts: consts}, Params: slices.Concat(x.shape, params), threads: threads,
 	}
-	lse := func(of string) Stage {
-		st := stage("lse", key, func(c *Candidates) int { return c.Queries * len(c.Scored) * x.lanes }, scale)
-		st.Variant.Includes = map[string]string{"logits": of, "whole": whole}
-		return st
-	}
-	columns := stage("columns", key, byHead, scale, flag(windowed), flag(windowed && p.Score.Mean))
-	form := uint32(formPlain)
-	switch sc := &p.Score; sc.Kind {
+}
+
+// with is constants and one more.
+func with(consts map[string]string, name, value string) map[string]string {
+	out := map[string]string{name: value}
+	maps.Copy(out, consts)
+	return out
+}
+
+// scale is the factor of logits.
+func (x *Scoring) scale() uint32 { return float(float32(1 / math.Sqrt(float64(x.s.HeadDim)))) }
+
+// lse is the first pass over keys or over rows of logits.
+func (x *Scoring) lse(logits string) Stage {
+	threads := func(c *Candidates) int { return c.Queries * len(c.Scored) * x.lanes }
+	st := x.stage("lse", x.key, threads, x.scale())
+	st.Variant.Includes = map[string]string{"logits": logits, "whole": x.whole}
+	return st
+}
+
+// prompt adds what a prompt's layer takes.
+func (x *Scoring) prompt() {
+	s, sc := &x.s, &x.plan.Score
+	switch sc.Kind {
 	case policy.ScoreWindow:
-		x.Input = []Stage{lse("keys"), columns}
+		columns := x.stage("columns", x.key, x.byHead, x.scale(), 1, flag(sc.Mean))
+		x.Input = []Stage{x.lse("keys"), columns, x.fold(formPlain, true)}
 	case policy.ScoreIndicator:
-		x.Input = []Stage{lse("keys"), stage("indicator", key, byHead, scale, float(float32(sc.Gamma)))}
+		indicator := x.stage("indicator", x.key, x.byHead, x.scale(), float(float32(sc.Gamma)))
+		x.Input = []Stage{x.lse("keys"), indicator, x.fold(formPlain, true)}
 	case policy.ScoreColumns:
-		x.Observe = []Stage{lse("keys"), columns}
-		if form = formSums; sc.PerQuery {
+		x.Observe = []Stage{x.lse("keys"), x.stage("columns", x.key, x.byHead, x.scale(), 0, 0)}
+		form := uint32(formSums)
+		if sc.PerQuery {
 			form = formPerQuery
 		}
+		x.Input = []Stage{x.fold(form, false)}
 	case policy.ScoreNorm:
-		x.Input = []Stage{stage("norms", key, byKVHead, float(-1))}
+		x.Input = []Stage{x.stage("norms", x.key, x.byKVHead, float(-1))}
 	case policy.ScoreKeyDiff:
-		consts := map[string]string{"KEY_F16": key["KEY_F16"], "PARTS": strconv.Itoa(x.parts) + "u"}
+		consts := with(x.key, "PARTS", strconv.Itoa(x.parts)+"u")
 		x.Input = []Stage{
-			stage("norms", key, byKVHead, float(1)),
-			stage("direction", consts, func(*Candidates) int { return s.KVHeads * x.parts * s.HeadDim / 2 }),
-			stage("keydiff", consts, byKVHead),
+			x.stage("norms", x.key, x.byKVHead, float(1)),
+			x.stage("direction", consts, func(*Candidates) int { return s.KVHeads * x.parts * s.HeadDim / 2 }),
+			x.stage("keydiff", consts, x.byKVHead),
 		}
 	case policy.ScoreExpected:
 		channels := s.Heads * s.HeadDim
 		if sc.Covariance {
 			channels *= s.HeadDim
 		}
-		rope := []uint32{uint32(s.RotDim), flag(s.Neox), uint32(p.Protect.Sinks), flag(sc.Covariance)}
-		spread := stage("spread", nil, func(*Candidates) int { return channels })
-		spread.Params = append(shape[1:4:4], rope...)
-		consts := map[string]string{"KEY_F16": key["KEY_F16"], "DIM": strconv.Itoa(s.HeadDim) + "u"}
+		rope := []uint32{uint32(s.RotDim), flag(s.Neox), uint32(x.plan.Protect.Sinks), flag(sc.Covariance)}
+		spread := x.stage("spread", nil, func(*Candidates) int { return channels }, rope...)
+		spread.Params = spread.Params[1:] // of any layer
+		expected := x.stage("expected", with(x.key, "DIM", strconv.Itoa(s.HeadDim)+"u"), x.byHead,
+			append([]uint32{x.scale()}, rope...)...)
 		x.Observe = []Stage{spread}
-		x.Input = []Stage{stage("expected", consts, byHead, append([]uint32{scale}, rope...)...), lse("rows")}
-		form = formLogits
+		x.Input = []Stage{expected, x.lse("rows"), x.fold(formLogits, false)}
 	}
-	switch p.Score.Kind {
-	case policy.ScoreWindow, policy.ScoreIndicator, policy.ScoreColumns, policy.ScoreExpected:
-		share := p.Select.Kind == policy.SelectChunks && p.Heads.Kind == policy.HeadsUniform
-		pool := p.Pool.Kind
-		if p.Pool.Size < 2 {
-			pool = policy.PoolNone
-		}
-		x.Input = append(x.Input, stage("fold", value, byKVHead,
-			form, flag(windowed), uint32(pool), uint32(max(1, p.Pool.Size)), flag(p.Pool.After), uint32(p.Reduce.Kind), flag(share),
-			flag(form == formLogits && p.Score.ValueNorm), float(float32(p.Score.Epsilon)), flag(p.Score.Kind == policy.ScoreIndicator)))
+}
+
+// fold reduces rows of a form.
+func (x *Scoring) fold(form uint32, windowed bool) Stage {
+	p := &x.plan
+	pool := p.Pool.Kind
+	if p.Pool.Size < 2 {
+		pool = policy.PoolNone
 	}
-	x.decode(p, key, shape, top)
-	return x
+	return x.stage("fold", x.value, x.byKVHead,
+		form, flag(windowed), uint32(pool), uint32(max(1, p.Pool.Size)), flag(p.Pool.After), uint32(p.Reduce.Kind),
+		flag(p.Select.Kind == policy.SelectChunks && p.Heads.Kind == policy.HeadsUniform),
+		flag(form == formLogits && p.Score.ValueNorm), float(float32(p.Score.Epsilon)),
+		flag(p.Score.Kind == policy.ScoreIndicator))
 }
 
 // The forms of rows that fold.wgsl knows.
@@ -146,33 +178,35 @@ const (
 	formPerQuery
 )
 
-// decode adds what a step of decoding takes.
-func (x *Scoring) decode(p *policy.Plan, key map[string]string, shape []uint32, top string) {
-	s := &x.s
-	if page := p.Store.Page; page > 0 {
-		bounds := func(recorded bool, threads func(*Candidates) int) Stage {
-			return Stage{
-				Variant: shaders.Variant{Kernel: "bounds", Consts: map[string]string{
-					"KEY_F16": key["KEY_F16"], "RECORDED": strconv.FormatBool(recorded),
-				}},
-				Params: []uint32{shape[0], shape[2], shape[3], uint32(page)}, threads: threads,
-			}
-		}
-		one := s.KVHeads * s.HeadDim / 2
-		x.Stored = []Stage{bounds(false, func(c *Candidates) int { return up(c.Slots, page) * one })}
-		x.Query = []Stage{bounds(true, func(*Candidates) int { return one }), {
-			Variant: shaders.Variant{Kernel: "quest"}, groups: [2]int{s.Heads, 1},
-			Params: append(shape[:4:4], uint32(page), uint32(max(1, p.Store.Read/page))),
-		}}
+// quest adds what pages of bounds take.
+func (x *Scoring) quest() {
+	s, page := &x.s, x.plan.Store.Page
+	if page < 1 {
+		return
 	}
-	rule, weight := &p.Decode, 1.0
-	reduce, decay, fold := policy.ReduceMean, rule.Decay, true
+	bounds := func(recorded bool, threads func(*Candidates) int) Stage {
+		return Stage{
+			Variant: shaders.Variant{Kernel: "bounds", Consts: with(x.key, "RECORDED", strconv.FormatBool(recorded))},
+			Params:  []uint32{x.shape[0], x.shape[2], x.shape[3], uint32(page)}, threads: threads,
+		}
+	}
+	one := s.KVHeads * s.HeadDim / 2
+	choice := x.stage("quest", nil, nil, uint32(page), uint32(max(1, x.plan.Store.Read/page)))
+	choice.groups = [2]int{s.Heads, 1}
+	x.Stored = []Stage{bounds(false, func(c *Candidates) int { return up(c.Slots, page) * one })}
+	x.Query = []Stage{bounds(true, func(*Candidates) int { return one }), choice}
+}
+
+// row adds what a decode rule looks at.
+func (x *Scoring) row() {
+	s, rule := &x.s, &x.plan.Decode
+	reduce, decay, weight := policy.ReduceMean, rule.Decay, 1.0
 	switch rule.Kind {
 	case policy.DecodeSums:
 	case policy.DecodeCap:
 		weight = 1 - rule.Decay
 	case policy.DecodeRow:
-		reduce, decay, fold = rule.Reduce.Kind, 0, false
+		reduce, decay = rule.Reduce.Kind, 0
 	default:
 		return
 	}
@@ -182,14 +216,15 @@ func (x *Scoring) decode(p *policy.Plan, key map[string]string, shape []uint32, 
 	case policy.ReduceLayer:
 		weight /= float64(s.Heads)
 	}
-	x.Row = []Stage{{
-		Variant: shaders.Variant{Kernel: "accrue", Includes: map[string]string{"top": top}, Consts: map[string]string{
-			"FOLD": strconv.FormatBool(fold), "SHARED": strconv.FormatBool(x.lanes > 1), "SPLITS": strconv.Itoa(x.parts) + "u",
-		}},
-		Params: append(shape[:4:4], flag(reduce == policy.ReduceLayer), flag(reduce == policy.ReduceMax),
-			float(float32(decay)), float(float32(weight))),
-		groups: [2]int{x.parts, s.KVHeads},
-	}}
+	consts := map[string]string{
+		"FOLD": strconv.FormatBool(rule.Kind != policy.DecodeRow), "SHARED": strconv.FormatBool(x.lanes > 1),
+		"SPLITS": strconv.Itoa(x.parts) + "u",
+	}
+	accrue := x.stage("accrue", consts, nil, flag(reduce == policy.ReduceLayer), flag(reduce == policy.ReduceMax),
+		float(float32(decay)), float(float32(weight)))
+	accrue.Variant.Includes = map[string]string{"top": x.top}
+	accrue.groups = [2]int{x.parts, s.KVHeads}
+	x.Row = []Stage{accrue}
 }
 
 // Floats is how many numbers a buffer has, by its name in the shaders; capacity is the slots that rows of decoding have
@@ -205,7 +240,11 @@ func (x *Scoring) Floats(name string, c *Candidates, capacity int) int {
 		}
 		return rows
 	case "worth":
-		return max(s.KVHeads*c.Stride()+2*shaders.Group, s.KVHeads*capacity)
+		n := s.KVHeads * max(c.Stride(), capacity)
+		if x.plan.Score.Kind == policy.ScoreIndicator {
+			n = max(n, s.KVHeads*c.Stride()+2*shaders.Group) // with the parts of entropy and variance
+		}
+		return n
 	case "directions":
 		return s.KVHeads * x.parts * s.HeadDim
 	case "spread":

@@ -216,7 +216,7 @@ func TestScoringDispatches(t *testing.T) {
 		}
 		x := new(kernel.Library).Scoring(p, &scoreShape, &geo, scoreLayer)
 		prompt, step := len(x.Observe)+len(x.Input), len(x.Query)+len(x.Row)
-		scored := p.Score.Kind != policy.ScoreNone && p.Score.Kind != policy.ScoreRandom
+		scored := p.Score.Kind != policy.ScoreNone && p.Score.Kind != policy.ScoreRandom && scoreLayer >= p.Score.SkipLayers
 		if prompt > 4 || step > 2 || scored != (prompt > 0) {
 			t.Errorf("%s: %d dispatches for a prompt's layer, %d for a step's", m.Name, prompt, step)
 		}
