@@ -45,9 +45,13 @@ const (
 	listShare = 0.12
 )
 
-// NewDocument writes document number i of a corpus, of about so many words. It never uses what is held back.
+// NewDocument writes document number i of a corpus, of about so many words, from 16 to 65,536. It never uses what is held
+// back. Any other language than zh is English.
 func NewDocument(corpus, i uint64, lang string, words int) Document {
-	d := &draft{writer: newWriter(lang, rand.New(rand.NewPCG(corpus, i))), limit: words}
+	if lang != "zh" {
+		lang = "en"
+	}
+	d := &draft{writer: newWriter(lang, rand.New(rand.NewPCG(corpus, i))), limit: min(max(words, 16), 1<<16)}
 	switch x := d.r.Float64(); {
 	case x < taleShare:
 		d.tales()

@@ -300,3 +300,18 @@ func TestKeysStandWhereTheyShould(t *testing.T) {
 		t.Errorf("only %d pronouns were met", before)
 	}
 }
+
+// A length or a language that nobody should ask for gives a document all the same.
+func TestAnyLength(t *testing.T) {
+	for _, words := range []int{math.MinInt, -1, 0, 1, 16, math.MaxInt} {
+		for i := range uint64(40) {
+			if words > 100 && i > 1 {
+				continue
+			}
+			d := NewDocument(5, i, []string{"en", "zh", "xx"}[i%3], words)
+			if n := CountWords(d.Text); d.Text == "" || n > 1<<16+200 || words <= 16 && n > 200 {
+				t.Errorf("document %d of %d words has %d", i, words, n)
+			}
+		}
+	}
+}
