@@ -200,8 +200,20 @@ func TestWrappersCompose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Score.Window != 8 || p.Select.Kind != SelectCritical || p.Select.First != 0.5 || p.Heads.Kind != HeadsAdaptive {
+		if p.Score.Window != 8 || !p.Score.Mean || p.Select.Kind != SelectCritical || p.Select.First != 0.5 || p.Heads.Kind != HeadsAdaptive {
 			t.Errorf("%v: plan %+v", wraps, p)
+		}
+	}
+}
+
+// Heads with budgets of their own have sets of their own, in the prompt and in the answer.
+func TestOwnBudgetsOwnSets(t *testing.T) {
+	for _, r := range []Recipe{
+		{Method: "tova", Wraps: []Wrap{{Name: "adakv"}}}, {Method: "compresskv", Wraps: []Wrap{{Name: "adakv"}}},
+		{Method: "adacompresskv"}, {Method: "headcompresskv"},
+	} {
+		if p := mustPlan(t, r); p.Reduce.Kind != ReduceMean || p.Decode.Reduce.Kind != ReduceMean || p.Heads.Kind == HeadsUniform {
+			t.Errorf("%+v: plan %+v", r, *p)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package stage
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // Apportion rounds shares to integers that sum to total, each between lo and its hi (nil: no bound): by largest
 // remainder, of equals the lower index first. What bounds take from one is spread evenly over the others. The order of
@@ -22,6 +26,19 @@ func Apportion(shares []float64, total, lo int, hi []int) []int {
 		total -= n[i]
 	}
 	over := func(i int) float64 { return float64(n[i]) - shares[i] }
+	var open []int // the usual case, in which none gets more than one: sorted once, as there may be thousands
+	for i := range n {
+		if over(i) <= 0 && n[i] < top(i) {
+			open = append(open, i)
+		}
+	}
+	if 0 < total && total <= len(open) {
+		slices.SortStableFunc(open, func(a, b int) int { return cmp.Compare(over(a), over(b)) })
+		for _, i := range open[:total] {
+			n[i]++
+		}
+		return n
+	}
 	for ; total > 0; total-- {
 		best := -1
 		for i := range n {
