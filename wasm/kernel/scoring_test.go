@@ -70,34 +70,10 @@ func TestScoring(t *testing.T) {
 // score runs a plan on the device and compares the layer's scores with the twins'.
 func (r *scoreRig) score(name string, p *policy.Plan) {
 	r.t.Helper()
-	s, all := &r.shape, r.shape.Heads
-	tables := &policy.Tables{Semantic: [][]float32{make([]float32, all), {.1, .5, .2, .1, .1, .9}}}
-	x := r.lib.Scoring(p, s, &r.geo, scoreLayer)
-	in := &policy.Input{Candidates: r.heads}
-	width := s.Heads * s.HeadDim
-	switch p.Score.Kind {
-	case windowKind, indicatorKind:
-		w := p.Score.Window
-		in.Queries = r.q[(freshRows-w)*width:]
-		r.c.Scored = r.c.Scored[:0]
-		order := []int{0, 1, 2, 3, 4, 5}
-		if p.Score.Heads > 0 {
-			order = tables.SemanticOrder(scoreLayer)[:p.Score.Heads]
-		}
-		r.c.Scored = order
-		// The buffer of queries goes round: the first of them is its last row.
-		r.c.Queries, r.c.FirstRow, r.c.First, r.c.Around = w, freshRows-w, w, w+1
-		ring := append(slices.Clone(in.Queries[width:]), r.draw(width)...)
-		r.upload("q", quant.Bytes(append(ring, in.Queries[:width]...)))
-	case columnsKind:
-		in.Columns = r.columns(x)
-	case expectedKind:
-		in.Spread = r.spread(x, p)
-	}
-	r.run(x, x.Input)
-	plan := *p
-	run, err := policy.NewRun(&plan, policy.Shape{Layers: s.Layers, Heads: s.Heads, KVHeads: s.KVHeads, HeadDim: s.HeadDim},
-		policy.Budget{Tokens: 1000}, tables)
+	s := &r.shape
+	tables := &policy.Tables{Semantic: [][]float32{make([]float32, s.Heads), {.1, .5, .2, .1, .1, .9}}}
+	in := r.worth(p, tables)
+	run, err := policy.NewRun(p, r.policyShape(), policy.Budget{Tokens: 1000}, tables)
 	r.must(err)
 	run.Prompt(freshRows)
 	_, err = run.Layer(scoreLayer, in, policy.GoLoops)
@@ -116,6 +92,38 @@ func (r *scoreRig) score(name string, p *policy.Plan) {
 	if p.Score.Kind == indicatorKind {
 		r.totals(name, p, in)
 	}
+}
+
+func (r *scoreRig) policyShape() policy.Shape {
+	s := &r.shape
+	return policy.Shape{Layers: s.Layers, Heads: s.Heads, KVHeads: s.KVHeads, HeadDim: s.HeadDim}
+}
+
+// worth scores the layer on the device, and gives what the twins look at.
+func (r *scoreRig) worth(p *policy.Plan, tables *policy.Tables) *policy.Input {
+	r.t.Helper()
+	s := &r.shape
+	x := r.lib.Scoring(p, s, &r.geo, scoreLayer)
+	in := &policy.Input{Candidates: r.heads}
+	width := s.Heads * s.HeadDim
+	if p.Score.Heads > 0 {
+		r.c.Scored = tables.SemanticOrder(scoreLayer)[:min(p.Score.Heads, s.Heads)]
+	}
+	switch p.Score.Kind {
+	case windowKind, indicatorKind:
+		w := p.Score.Window
+		in.Queries = r.q[(freshRows-w)*width:]
+		// The buffer of queries goes round: the first of them is its last row.
+		r.c.Queries, r.c.FirstRow, r.c.First, r.c.Around = w, freshRows-w, w, w+1
+		ring := append(slices.Clone(in.Queries[width:]), r.draw(width)...)
+		r.upload("q", quant.Bytes(append(ring, in.Queries[:width]...)))
+	case columnsKind:
+		in.Columns = r.columns(x)
+	case expectedKind:
+		in.Spread = r.spread(x, p)
+	}
+	r.run(x, x.Input)
+	return in
 }
 
 // columns sums the attention of all rows in two chunks, on the device and by the twin.
