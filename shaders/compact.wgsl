@@ -33,7 +33,7 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>, @builtin(workgroup_id) g
   let lane = local.x;
   let list = p.layer * p.kv_heads + group.x;
   let at = list * LIST;
-  let row = group.x * session[CAPACITY];
+  let row = row_of(group.x);
   let live = lists[at + LIVE];
   let slots = lists[at + SLOTS];
   let part = (slots + GROUP - 1u) / GROUP;

@@ -90,7 +90,7 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>, @builtin(workgroup_id) g
   let slots = session[ring_at(list) + 1u];
   let going = session[HALT] == 0u;
   let n = lists[at + LIVE] + 1u;
-  row = h * session[CAPACITY];
+  row = row_of(h);
   let limit = select(n, min(n, lists[at + LIMIT]), n >= lists[at + FULL]);
   if (lane == 0u) {
     if (going) {

@@ -39,15 +39,14 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>, @builtin(workgroup_id) g
     return;
   }
   let n = f32(absorbed);
-  let sums = sums_at(list);
   let query = (session[QUERY] * p.heads + h) * p.dim;
   var logit = 0.0;
   for (var c = 0u; c < p.dim; c++) {
-    logit += q[query + c] * bitcast<f32>(arena[sums + c]);
+    logit += q[query + c] * sum_of(list, c);
   }
   let weight = exp(min(logit / n * p.scale + log(n) - top, 80.0));
   for (var c = local.x; c < p.dim; c += GROUP) {
-    parts[h * p.dim + c] += weight * bitcast<f32>(arena[sums + p.dim + c]) / n;
+    parts[h * p.dim + c] += weight * sum_of(list, p.dim + c) / n;
   }
   if (local.x == 0u) {
     parts[SPLITS * p.heads * p.dim + h] += weight;

@@ -1,4 +1,4 @@
-// A list's sums: 2·dim + 1 f32 of the keys and values that left it, and their number (RazorAttention).
+// Adding to a list's sums.
 //!include lib/sums.wgsl
 
 fn add_to(at: u32, x: vec2<f32>, fresh: bool) {

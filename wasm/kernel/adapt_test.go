@@ -17,7 +17,7 @@ func testAdapt(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 	r := newKeepRig(t, lib, dev, cache.Geometry{})
 	s := &keepShape
 	const stored, stride = 5, 148
-	for i, c := range []struct {
+	cases := []struct {
 		rows           []int
 		oldest, newest int
 		total          int
@@ -33,7 +33,9 @@ func testAdapt(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		{rows: []int{20, 13}, oldest: 2, newest: 2, total: 15, press: true, alpha: 0.5},
 		{rows: []int{140, 97}, newest: 8, total: 100, press: true, alpha: 0.2},
 		{rows: []int{140, 97}, newest: 8, total: 100, press: true},
-	} {
+	}
+	for i := range 4 * len(cases) {
+		c := cases[i%len(cases)]
 		worth := r.worth(s.KVHeads * stride)
 		for i, x := range worth {
 			worth[i] = max(x, 0) // as attention is
@@ -68,7 +70,8 @@ func testAdapt(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		}
 		r.upload("lists", quant.Bytes(r.lists()))
 		r.upload("worth", quant.Bytes(worth))
-		r.scratch(s.KVHeads*stride, "stays", "counts")
+		r.scratch(s.KVHeads, "counts")
+		r.upload("stays", make([]byte, 4*(s.KVHeads+1)*stride))
 		p := &policy.Plan{Heads: policy.Heads{Kind: policy.HeadsAdaptive, Normalise: c.normalise, KVPress: c.press}}
 		r.run(nil, r.lib.Selection(p, s, &r.geo, keepLayer, false).Share...)
 		got := r.words("counts", s.KVHeads)

@@ -39,13 +39,14 @@ func testEvict(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		t.Run(name, func(t *testing.T) {
 			r := newKeepRig(t, lib, dev, cache.Geometry{Key: cache.F16, Scores: true})
 			r.fill(c.stored...)
-			r.steps(&c.plan, max(8, r.list(0).Live), c.reserve, c.oneSet, 14)
+			r.steps(&c.plan, max(6, r.list(0).Live), c.reserve, c.oneSet)
 		})
 	}
 }
 
 // steps decodes tokens under a rule with a budget, on the device and by a Run.
-func (r *keepRig) steps(p *policy.Plan, budget, reserve int, oneSet bool, steps int) {
+func (r *keepRig) steps(p *policy.Plan, budget, reserve int, oneSet bool) {
+	const steps = 12
 	r.Helper()
 	s := &keepShape
 	run, err := policy.NewRun(p, policy.Shape{Layers: s.Layers, Heads: s.Heads, KVHeads: s.KVHeads, HeadDim: s.HeadDim},
@@ -80,7 +81,7 @@ func (r *keepRig) steps(p *policy.Plan, budget, reserve int, oneSet bool, steps 
 				for g := range s.Heads / s.KVHeads {
 					in.Rows[h*s.Heads/s.KVHeads+g] = append(in.Rows[h*s.Heads/s.KVHeads+g], x)
 				}
-				*r.pages(h).Score(int(slot)) = scores[(rank*7+at)%keepRoom] + float32(h)*scores[rank]
+				*r.pages(h).Score(int(slot)) = scores[(rank*7+at+31*h)%keepRoom]
 				in.Sums[h] = append(in.Sums[h], *r.pages(h).Score(int(slot)))
 			}
 			// The host says what never leaves when limit stay; positions from 200 on are no sinks.

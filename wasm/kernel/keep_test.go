@@ -26,8 +26,11 @@ func (r *keepRig) device(h int) *ref.Pages {
 // testKeepShares: under the cap rule accumulated attention begins with shares of what all candidates are worth, and with
 // nothing where that is no attention.
 func testKeepShares(t *testing.T, lib *kernel.Library, dev gpu.Device) {
-	for _, kind := range []policy.ScoreKind{policy.ScoreWindow, policy.ScoreNorm} {
+	for i, kind := range []policy.ScoreKind{policy.ScoreWindow, policy.ScoreNorm, policy.ScoreWindow} {
 		r := newKeepRig(t, lib, dev, cache.Geometry{Scores: true})
+		if i == 2 { // worth nothing at all
+			r.flat = new(float32(0))
+		}
 		r.fill(12, 14)
 		p := &policy.Plan{Score: policy.Score{Kind: kind}, Decode: policy.Decode{Kind: policy.DecodeCap}}
 		x := r.selection(p, 9, 1, 2, []int{8, 12})
@@ -177,6 +180,10 @@ func (r *keepRig) sums(what string, want [2][]float64) {
 			sums[i] = float32(v)
 		}
 		reftest.Compare(r, "sums after "+what, got, sums, reftest.Float32)
+		lists := r.words("lists", len(r.quotas)*kernel.ListWords)
+		if count := lists[(keepLayer*keepShape.KVHeads+h)*kernel.ListWords+kernel.ListCount]; float64(count) != want[h][n-1] {
+			r.Errorf("list %d counts %d after %s, want %v", h, count, what, want[h][n-1])
+		}
 	}
 }
 
@@ -288,6 +295,9 @@ func testByRank(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 				want[slot] = float32(sum / math.Sqrt(float64(d)))
 			}
 			reftest.Compare(t, "logits", got[h*keepRoom:][:l.Slots], want, reftest.Float32)
+			if quant.Uint32s(quant.Bytes(got))[h*keepRoom+l.Slots] != 77 {
+				t.Error("a logit beyond the last slot")
+			}
 		}
 	}
 }

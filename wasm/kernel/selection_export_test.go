@@ -2,6 +2,8 @@ package kernel
 
 // Words of the session buffer and of lists that the tests of selection set or read.
 const (
+	WordPos    = wordPos
+	WordFrom   = wordFrom
 	WordStep   = wordStep
 	WordSumsAt = wordSumsAt
 	RingAt     = wordIDs // in what ScoringSession makes

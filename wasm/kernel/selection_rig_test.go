@@ -16,10 +16,10 @@ import (
 	"kvlens/wasm/step"
 )
 
-// Selection is tested on layer 1 of two, with lists of different lengths that have dead slots.
+// Selection is tested on layer 1 of three, with lists of different lengths that have dead slots.
 const keepLayer, keepRoom = 1, 160
 
-var keepShape = step.Shape{Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 8, RotDim: 6}
+var keepShape = step.Shape{Layers: 3, Heads: 4, KVHeads: 2, HeadDim: 8, RotDim: 6}
 
 // keepRig holds lists on the device, and on the host as the cache and the reference have them.
 type keepRig struct {
@@ -33,6 +33,7 @@ type keepRig struct {
 	quotas []kernel.Quota
 	rope   []float32 // [position][rot/2][2]
 	neox   bool
+	flat   *float32 // all candidates are worth this, or its negative if it is 0
 	bufs   map[string]gpu.Buffer
 }
 
@@ -52,6 +53,9 @@ func newKeepRig(t *testing.T, lib *kernel.Library, dev gpu.Device, geo cache.Geo
 	})
 	r.arena = make([]byte, r.cache.Cap())
 	r.quotas = make([]kernel.Quota, s.Layers*s.KVHeads)
+	for i := range r.quotas { // of other layers
+		r.quotas[i] = kernel.Quota{Live: 7, Slots: 9, New: 3, Stride: 12, Limit: 5}
+	}
 	for pos := range 2 * keepRoom {
 		for i := range s.RotDim / 2 {
 			sin, cos := math.Sincos(float64(pos) * math.Pow(50, -2*float64(i)/float64(s.RotDim)))
@@ -81,12 +85,15 @@ func (r *keepRig) draw(n int) []float32 {
 func (r *keepRig) worth(n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
-		x[i] = []float32{-1.5, -0.25, 0, 0.125, 0.125, 1, 3e-7, 40, 0}[r.rng.IntN(9)]
-		if x[i] == 0 && r.rng.IntN(2) == 0 {
-			x[i] *= -1
-		}
+		x[i] = []float32{-1.5, -0.25, 0, 0.125, 0.125, 1, 1.0000001, 40, 0}[r.rng.IntN(9)]
 		if r.rng.IntN(3) == 0 {
 			x[i] = float32(r.rng.ExpFloat64())
+		}
+		if r.flat != nil {
+			x[i] = *r.flat
+		}
+		if x[i] == 0 && r.rng.IntN(2) == 0 {
+			x[i] *= -1
 		}
 	}
 	return x

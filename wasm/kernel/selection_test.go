@@ -116,7 +116,9 @@ func (r *keepRig) selection(p *policy.Plan, rows, sinks, recent int, limits []in
 	r.upload("arena", arena)
 	r.upload("lists", quant.Bytes(r.lists()))
 	r.upload("ranks", quant.Bytes(ranks))
-	r.upload("session", quant.Bytes(r.session(pos, rows)))
+	session := r.session(pos, rows)
+	session[kernel.WordPos], session[kernel.WordFrom] = uint32(pos+rows-1), uint32(rows-1) // those of the last chunk
+	r.upload("session", quant.Bytes(session))
 	r.scratch(s.KVHeads*(max(stride, keepRoom)+1), "stays", "kept")
 	r.run(&c, sel.Store...)
 	kept := r.words("kept", s.KVHeads*(stride+1))
@@ -174,20 +176,26 @@ func testSelect(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		limits        []int
 		stored        []int
 		geo           cache.Geometry
+		flat          *float32
 	}{
 		{rows: 9, sinks: 2, recent: 3, limits: []int{7, 20}, geo: cache.Geometry{}},                                                        // a first prompt; one list keeps all
 		{rows: 9, sinks: 2, recent: 3, limits: []int{11, 4}, stored: []int{12, 14}, geo: cache.Geometry{Key: cache.F16, Value: cache.F16}}, // a later one
 		{rows: 40, recent: 1, limits: []int{15, 33}, stored: []int{60, 30}, geo: cache.Geometry{Key: cache.F16, Scores: true}},             //
 		{rows: 100, sinks: 1, limits: []int{90, 1}, geo: cache.Geometry{Value: cache.F16}},                                                 // more than a lane each
+		{rows: 64, recent: 1, limits: []int{30, 64}},                                                                                       // a candidate each
 		{rows: 3, sinks: 8, recent: 8, limits: []int{5, 14}, stored: []int{12, 14}},                                                        // more protected than stay
 		{sel: chunks, rows: 23, sinks: 1, recent: 2, limits: []int{9, 14}, stored: []int{12, 14}},
 		{sel: chunks, rows: 90, recent: 5, limits: []int{61, 17}},
+		{sel: chunks, rows: 60, recent: 5, limits: []int{33, 30}, flat: new(float32(0.5))},
+		{sel: policy.Select{Kind: policy.SelectChunks, Chunk: 2}, rows: 150, limits: []int{61, 17}}, // more than a lane has
+		{rows: 100, recent: 1, limits: []int{41, 70}, flat: new(float32(0))},
 		{sel: policy.Select{Kind: policy.SelectChunks, Chunk: 3}, rows: 7, limits: []int{4, 7}},
 		{sel: critical, rows: 23, sinks: 1, recent: 2, limits: []int{9, 14}, stored: []int{12, 14}},
 		{sel: critical, rows: 70, limits: []int{1, 50}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			r := newKeepRig(t, lib, dev, c.geo)
+			r.flat = c.flat
 			r.fill(c.stored...)
 			r.selection(sumsPlan(c.sel), c.rows, c.sinks, c.recent, c.limits)
 			r.same("after the prompt", 0)

@@ -131,7 +131,7 @@ func (t *tester) file(name string, n int) ([]row, error) {
 // suites are tried in this order: the quick ones first. No native compiler takes the files of folder fast, whose tests
 // run in Chromium.
 var (
-	suites     = []string{"TestScoring", "TestSelfTest$", "TestStepper", "TestLargeLogits", "TestPlain", "TestLanes", "TestLimits"}
+	suites     = []string{"TestSelection$", "TestScoring", "TestSelfTest$", "TestStepper", "TestLargeLogits", "TestPlain", "TestLanes", "TestLimits"}
 	fastSuites = []string{"TestFastSelfTest$", "TestSubgroups$"}
 )
 

@@ -95,4 +95,13 @@ var equivalents = map[string]string{
 	"lib/product_lanes.wgsl:24 < → <=": "one lane more adds to a number that is not read again",
 	"lib/whole_lanes.wgsl:11 - → +":    "the first lane's number is the only one that is written, and its own lane is a multiple of LANES",
 	"output.wgsl:43 0u → 1u":           "there is one input row, which input4 does not ask for",
+	"adapt.wgsl:45 0u → 1u":            "the stride is the same for all lists of a layer",
+	"compact.wgsl:46 < → <=":           "no lane has a hole behind the first slot that goes",
+	"compact.wgsl:54 < → <=":           "one hole more than there are tokens to move is not read",
+	"keep.wgsl:82 == → !=":             "all threads of a slot have the same to write",
+	"lib/choose.wgsl:17 / → *":         "the first lane has all candidates then",
+	"lib/choose.wgsl:25 < → <=":        "the next lane writes the same, or nothing reads it",
+	"lib/lists.wgsl:17 12u → 13u":      "the host does not read the word, and its other use is over by then",
+	"lib/radix.wgsl:14 > → >=":         "infinity, which WGSL does not promise to tell from other numbers",
+	"select.wgsl:58 == → !=":           "all lanes have the same to write",
 }
