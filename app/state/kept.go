@@ -136,18 +136,53 @@ func (k Kept) Count(s Scope) (held, of int) {
 	return held, (last - first) * k.Tokens
 }
 
-// Fate is what became of some tokens in a scope: in how many of its places they are, of how many, and why they mostly
-// stay. Of none that were stored it is zero.
-func (k Kept) Fate(s Scope, at, n int) (held, of int, why proto.Keeps) {
+// Columns is what became of each token in a scope, whose tokens they are asked of all at once.
+type Columns struct {
+	lists  int
+	tokens []column
+}
+
+// column is in how many of a scope's lists a token is, by reason.
+type column [proto.KeptChance + 1]uint16
+
+// Columns looks through the lists of a scope.
+func (k Kept) Columns(s Scope) Columns {
 	first, last := k.lists(s)
-	var votes [proto.KeptChance + 1]int
-	for p := at; p < min(at+n, k.Tokens); p++ {
-		for i := first; i < last; i++ {
-			of++
-			if k.Has(i, p) {
-				held++
-				votes[k.why(i, p)]++
+	c := Columns{last - first, make([]column, k.Tokens)}
+	if k.All {
+		for p := range c.tokens {
+			c.tokens[p][proto.KeptAll] = uint16(c.lists)
+		}
+		return c
+	}
+	for list := first; list < last; list++ {
+		reasons := k.Reasons[list]
+		for w, word := range k.Bits[list] {
+			for ; word != 0; word &= word - 1 {
+				p := 64*w + bits.TrailingZeros64(word)
+				if p >= k.Tokens {
+					break
+				}
+				why := proto.KeptRecent // written since the last report
+				if p < len(reasons) {
+					why = proto.Keeps(min(reasons[p], uint8(proto.KeptChance)))
+				}
+				c.tokens[p][why]++
 			}
+		}
+	}
+	return c
+}
+
+// Fate is in how many of a scope's places some tokens are, of how many, and why they mostly stay. Of none that were
+// stored it is zero.
+func (c Columns) Fate(at, n int) (held, of int, why proto.Keeps) {
+	var votes [proto.KeptChance + 1]int
+	for p := at; p < min(at+n, len(c.tokens)); p++ {
+		of += c.lists
+		for i, v := range c.tokens[p] {
+			held += int(v)
+			votes[i] += int(v)
 		}
 	}
 	for i, v := range votes {
@@ -158,39 +193,20 @@ func (k Kept) Fate(s Scope, at, n int) (held, of int, why proto.Keeps) {
 	return held, of, why
 }
 
-// why is the reason for which a list holds a token.
-func (k Kept) why(list, p int) proto.Keeps {
-	switch {
-	case k.All:
-		return proto.KeptAll
-	case p >= len(k.Reasons[list]): // written since
-		return proto.KeptRecent
-	case k.Reasons[list][p] > uint8(proto.KeptChance):
-		return proto.KeptScore
-	}
-	return proto.Keeps(k.Reasons[list][p])
-}
-
-// Whys are the reasons that occur in a scope, in their order, and whether anything has left it.
-func (k Kept) Whys(s Scope) (whys []proto.Keeps, gone bool) {
-	if k.All {
-		return nil, false
-	}
-	var there [proto.KeptChance + 1]bool
-	first, last := k.lists(s)
-	for i := first; i < last; i++ {
-		for p := range k.Tokens {
-			if k.Has(i, p) {
-				there[k.why(i, p)] = true
-			} else {
-				gone = true
-			}
+// Whys are the reasons that occur, in their order, and whether anything has left.
+func (c Columns) Whys() (whys []proto.Keeps, gone bool) {
+	var sums [proto.KeptChance + 1]int
+	held := 0
+	for _, t := range c.tokens {
+		for i, v := range t {
+			sums[i] += int(v)
+			held += int(v)
 		}
 	}
-	for w, yes := range there {
-		if yes {
+	for w, n := range sums {
+		if n > 0 {
 			whys = append(whys, proto.Keeps(w))
 		}
 	}
-	return whys, gone
+	return whys, held < c.lists*len(c.tokens)
 }

@@ -288,7 +288,7 @@ func TestFates(t *testing.T) {
 		{Everywhere, 5, 1, fate{}},                       // not stored yet
 		{Scope{7, 0}, 4, 1, fate{4, 4, proto.KeptScore}}, // no such layer: everywhere
 	} {
-		held, of, why := k.Fate(c.scope, c.at, c.n)
+		held, of, why := k.Columns(c.scope).Fate(c.at, c.n)
 		if got := (fate{held, of, why}); got != c.want {
 			t.Errorf("%+v, %d tokens at %d: %+v, want %+v", c.scope, c.n, c.at, got, c.want)
 		}
@@ -296,7 +296,7 @@ func TestFates(t *testing.T) {
 	if held, of := k.Count(Scope{1, -1}); held != 5 || of != 10 {
 		t.Errorf("layer 1 has %d of %d", held, of)
 	}
-	if whys, gone := k.Whys(Everywhere); !slices.Equal(whys, []proto.Keeps{proto.KeptScore}) || !gone {
+	if whys, gone := k.Columns(Everywhere).Whys(); !slices.Equal(whys, []proto.Keeps{proto.KeptScore}) || !gone {
 		t.Errorf("%v, %v", whys, gone)
 	}
 	odd := kept()

@@ -33,12 +33,8 @@ const (
 const levels = 8
 
 // fate is two letters for some tokens: why they are kept, and in how many eighths of the scope's places.
-func (c *controller) fate(at, n int) string {
-	k := c.model.Kept
-	if k.All || k.Layers == 0 {
-		return noLetter + "0"
-	}
-	held, of, why := k.Fate(c.model.Scope, at, n)
+func fate(columns state.Columns, at, n int) string {
+	held, of, why := columns.Fate(at, n)
 	switch {
 	case of == 0:
 		return noLetter + "0"
@@ -48,16 +44,24 @@ func (c *controller) fate(at, n int) string {
 	return string(rune('a'+why)) + strconv.Itoa(max(1, held*levels/of))
 }
 
+// columns are what became of every token in the scope on the page; of none where nothing ever leaves.
+func (c *controller) columns() state.Columns {
+	if c.model.Kept.All {
+		return state.Columns{}
+	}
+	return c.model.Kept.Columns(c.model.Scope)
+}
+
 // marks shows on a turn's texts what is kept, in one call a text, and only if it has changed.
-func (t *turn) marks(m state.Turn) {
+func (t *turn) marks(m state.Turn, columns state.Columns) {
 	var b strings.Builder
 	for _, i := range t.shownPieces {
-		b.WriteString(t.C.fate(int(m.Pieces[i].At), len(m.Pieces[i].IDs)))
+		b.WriteString(fate(columns, int(m.Pieces[i].At), len(m.Pieces[i].IDs)))
 	}
 	putMarks(t.prompt, b.String(), &t.promptMarks)
 	b.Reset()
 	for _, i := range t.shownTokens {
-		b.WriteString(t.C.fate(int(m.Answer[i].Position), 1))
+		b.WriteString(fate(columns, int(m.Answer[i].Position), 1))
 	}
 	putMarks(t.answer, b.String(), &t.answerMarks)
 }
@@ -89,7 +93,7 @@ func (c *controller) story() app.UI {
 		return nothing()
 	}
 	s := &story{C: c, Lang: m.Lang, Scope: m.Scope, Layers: m.Kept.Layers, Heads: m.Kept.Heads, Says: c.scopeText()}
-	s.Whys, s.Gone = m.Kept.Whys(m.Scope)
+	s.Whys, s.Gone = m.Kept.Columns(m.Scope).Whys()
 	return s
 }
 
@@ -177,7 +181,7 @@ func (k *card) kept(at, n int) []any {
 	if m.All || m.Layers == 0 {
 		return nil
 	}
-	held, of, why := m.Fate(state.Everywhere, at, n)
+	held, of, why := m.Columns(state.Everywhere).Fate(at, n)
 	if of == 0 {
 		return []any{written("small", "", c.t("kept.card.not"))}
 	}

@@ -73,7 +73,7 @@ func TestSignsDiffer(t *testing.T) {
 
 func TestFateLetters(t *testing.T) {
 	c := newController(words(t, "en"), noHost{})
-	if got := c.fate(0, 1); got != "-0" {
+	if got := fate(c.columns(), 0, 1); got != "-0" {
 		t.Errorf("of no cache: %q", got)
 	}
 	// Two lists of nine tokens: 0 in both, 1 in one, 2 in none.
@@ -82,18 +82,18 @@ func TestFateLetters(t *testing.T) {
 		Reasons: []uint8{1, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}, Caps: []uint32{2, 2},
 	}})
 	for at, want := range map[int]string{0: "b8", 1: "d4", 2: "x0", 9: "-0"} {
-		if got := c.fate(at, 1); got != want {
+		if got := fate(c.columns(), at, 1); got != want {
 			t.Errorf("position %d: %q, want %q", at, got, want)
 		}
 	}
 	c.reduce(state.SetScope{Scope: state.Scope{Layer: 0, Head: 1}})
-	if got := c.fate(1, 1); got != "x0" {
+	if got := fate(c.columns(), 1, 1); got != "x0" {
 		t.Errorf("in the second head: %q", got)
 	}
 	if got := c.scopeText(); got != "layer 1 · head 2 · kept 1 of 9" {
 		t.Errorf("%q", got)
 	}
-	if got := c.fate(0, 2); got != "b4" { // a character of two tokens
+	if got := fate(c.columns(), 0, 2); got != "b4" { // a character of two tokens
 		t.Errorf("of two tokens: %q", got)
 	}
 }

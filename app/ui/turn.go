@@ -37,7 +37,7 @@ func (t *turn) id(part string) string { return part + "-" + t.CompoID() }
 func (t *turn) OnMount(app.Context) {
 	t.prompt, t.answer = byID(t.id("prompt")), byID(t.id("answer"))
 	t.C.paints = append(t.C.paints, t)
-	t.paint()
+	t.paint(t.C.columns())
 	t.answer.Call("scrollIntoView", map[string]any{"block": "nearest"})
 	if main := byID("main"); main.Truthy() { // paint keeps to the end from there
 		main.Set("scrollTop", main.Get("scrollHeight"))
@@ -81,7 +81,7 @@ func (t *turn) text(p app.HTMLP, name, label string) app.UI {
 }
 
 // paint writes what has come since the last time.
-func (t *turn) paint() {
+func (t *turn) paint(columns state.Columns) {
 	m, ok := t.C.turn(t.Serial)
 	if !ok || !t.prompt.Truthy() {
 		return
@@ -107,7 +107,7 @@ func (t *turn) paint() {
 			t.begun = true
 		}
 	}
-	t.marks(m)
+	t.marks(m, columns)
 }
 
 // add appends a token. The first of a text is its stop for the Tab key.
@@ -212,8 +212,9 @@ func (c *controller) paint() {
 	const near = 80.0
 	atEnd := main.Truthy() && c.model.Running() &&
 		main.Get("scrollHeight").Float()-main.Get("scrollTop").Float()-main.Get("clientHeight").Float() < near
+	columns := c.columns()
 	for _, t := range c.paints {
-		t.paint()
+		t.paint(columns)
 	}
 	if atEnd {
 		main.Set("scrollTop", main.Get("scrollHeight"))
