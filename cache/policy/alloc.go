@@ -181,6 +181,11 @@ func (r *Run) adapt(layer int, sc *scored, in *Input) []int {
 		n = stage.Adaptive(free, total, a.Alpha, a.Normalise)
 	}
 	n = r.trim(n, total)
+	for h := range n {
+		if n[h]+guards[h] == 0 { // published integers, with nothing that protects a token
+			n = rescale(n, max(sum(n), len(n)))
+		}
+	}
 	spare := make([]int, len(n)) // beyond all candidates: for the answer
 	if !r.budget.Parity {
 		spare = stage.Even(max(0, total-sum(n)), len(n))

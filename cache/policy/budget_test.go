@@ -205,33 +205,6 @@ func TestMaskedDecode(t *testing.T) {
 	}
 }
 
-// TestNormalisedScoresShareOtherwise: a head that has all of its attention on its best tokens counts for more than one of
-// even attention if scores are weighted by that, and a budget by hand says how much.
-func TestNormalisedScoresShareOtherwise(t *testing.T) {
-	s := Shape{1, 2, 2, 2}
-	in := &Input{
-		Candidates: []Candidates{{Pos: all(6)}, {Pos: all(6)}},
-		Columns:    [][]float32{{3, 3, 3, 3, 3, 3}, {5, 2.9, 2.9, 0, 0, 0}},
-	}
-	// Of the four highest the even head has three. Its best two have a third of its sum, 1 each then; the other's have
-	// 7.9 of 10.8: its three count 3.7, 2.1 and 2.1.
-	for normalise, want := range [][]int{{3, 1}, {1, 3}} {
-		p := mustPlan(t, Recipe{"observed", nil, []Wrap{{"adakv", map[string]float64{"alpha": 0, "normalise": float64(normalise)}}}})
-		p.Score.PerQuery = false
-		r, err := NewRun(p, s, Budget{Tokens: 2, Reserve: 1}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Prompt(6)
-		if _, err := r.Layer(0, in, GoLoops); err != nil {
-			t.Fatal(err)
-		}
-		if got := r.Caps()[0]; !slices.Equal(got, want) {
-			t.Errorf("normalise %d: %v, want %v", normalise, got, want)
-		}
-	}
-}
-
 // TestPitfall29ListsAreAsLongAsTheirBudgets: what AdaKV takes from a head is not stored.
 func TestPitfall29ListsAreAsLongAsTheirBudgets(t *testing.T) {
 	s := Shape{3, 6, 3, 4}
@@ -264,6 +237,8 @@ func TestBudgetsByHand(t *testing.T) {
 		{"few tokens", Recipe{"compresskv", window(map[string]float64{}), nil}, Shape{3, 4, 2, 2}, 16, Tables{Errors: []float32{.5, .3, .2}}, []int{21, 21, 15, 15, 12, 12}},
 		// 5 each and 105 to share: 94.5, of which 75 fit below the ceiling of 80, 5.25 twice, and the rest in turn.
 		{"ceiling", Recipe{"compresskv", window(map[string]float64{"floor": 5, "ceiling": 2}), nil}, Shape{3, 4, 2, 2}, 40, Tables{Errors: []float32{.9, .05, .05}}, []int{80, 80, 20, 20, 20, 20}},
+		// The same, but what is left goes to the first of the highest errors that can have more.
+		{"the paper's ties", Recipe{"compresskv", window(map[string]float64{"floor": 5, "ceiling": 2, "ties": 1}), nil}, Shape{3, 4, 2, 2}, 40, Tables{Errors: []float32{.9, .05, .05}}, []int{80, 80, 30, 30, 10, 10}},
 		// Beside the window 96, of which 8 each, and 64 by importance: a half, a quarter and two eighths.
 		{"importance", Recipe{"headkv", window(map[string]float64{}), nil}, Shape{2, 2, 2, 2}, 28, Tables{Retrieval: [][]float32{{.8, .4}, {.2, .2}}}, []int{44, 28, 20, 20}},
 	} {

@@ -203,8 +203,10 @@ func pressRecipe(c *golden.Press) Recipe {
 			"sinks": float64(c.Params.SinkSize), "local": float64(c.Params.Recent),
 			"retrieval": float64(retrieval) / (golden.TinyLayers * golden.TinyKVHeads),
 		}}
-	default:
+	case "ThinKPress", "LagKVPress", "CURPress", "MergingPress(SnapKVPress)":
 		return Recipe{}
+	default:
+		return Recipe{Method: c.Class} // which fails
 	}
 	return r
 }

@@ -58,8 +58,12 @@ func TestGoldenSelectBudgets(t *testing.T) {
 			for _, e := range c.Params.Errors {
 				tables.Errors = append(tables.Errors, float32(e))
 			}
+		case "snapkv_per_query_head", "snapkv_kv_head", "h2o_oneshot_kv_head", "l2norm_skip0", "streamingllm_oneshot":
+			continue // equal budgets
+		case "headkv_kv_head":
+			continue // exceeds its budgets by the window, which is not to be imitated
 		default:
-			continue
+			t.Errorf("%s: no budgets are compared", c.Name)
 		}
 		in := tinyInput(&layers[c.Layer], shape, p)
 		caps, keep := layerOf(t, p, shape, c.Params.B, c.Layer, in, tables)

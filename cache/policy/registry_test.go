@@ -209,8 +209,10 @@ func TestWrappersCompose(t *testing.T) {
 // Heads with budgets of their own have sets of their own, in the prompt and in the answer.
 func TestOwnBudgetsOwnSets(t *testing.T) {
 	for _, r := range []Recipe{
-		{Method: "tova", Wraps: []Wrap{{Name: "adakv"}}}, {Method: "compresskv", Wraps: []Wrap{{Name: "adakv"}}},
-		{Method: "adacompresskv"}, {Method: "headcompresskv"},
+		{Method: "tova", Wraps: []Wrap{{Name: "adakv"}}},
+		{Method: "compresskv", Wraps: []Wrap{{Name: "adakv"}}},
+		{Method: "adacompresskv"},
+		{Method: "headcompresskv"},
 	} {
 		if p := mustPlan(t, r); p.Reduce.Kind != ReduceMean || p.Decode.Reduce.Kind != ReduceMean || p.Heads.Kind == HeadsUniform {
 			t.Errorf("%+v: plan %+v", r, *p)

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -20,6 +21,12 @@ type toy struct {
 	k     [][][]float32 // [layers][n_kv_heads] of all tokens ever, [tokens][head_dim]
 	sums  [][]map[int32]float32
 	next  int32
+	odd   bool // some numbers are none, infinite, or hardly numbers
+}
+
+// oddities are what a broken model could compute.
+var oddities = []float32{
+	float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.Copysign(0, -1)), 1e-45, -1e-45, math.MaxFloat32, -math.MaxFloat32,
 }
 
 func newToy(t *testing.T, p *Plan, s Shape, b Budget, tables *Tables, seed uint64) *toy {
@@ -45,6 +52,9 @@ func (y *toy) numbers(n int) []float32 {
 	out := make([]float32, n)
 	for i := range out {
 		out[i] = float32(y.rng.NormFloat64())
+		if y.odd && y.rng.IntN(20) == 0 {
+			out[i] = oddities[y.rng.IntN(len(oddities))]
+		}
 	}
 	return out
 }
