@@ -36,6 +36,7 @@ struct Params {
 //!include lib/lanes.wgsl
 //!include lib/candidates.wgsl
 //!include lib/beside.wgsl
+//!include lib/sharers.wgsl
 
 // The numbers are those of kernel/scoring.go.
 const LOGITS: u32 = 1u;
@@ -200,15 +201,10 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     worth[n] = INVALID;
     return;
   }
-  var first = h;
-  var end = h + 1u;
-  if (p.share == 1u && tokens[SAME] == 1u) {
-    first = 0u;
-    end = p.kv_heads;
-  }
+  let heads = sharers(h);
   var sum = 0.0;
-  for (var g = first; g < end; g++) {
+  for (var g = heads.x; g < heads.y; g++) {
     sum += settled(g, j);
   }
-  worth[n] = sum / f32(end - first);
+  worth[n] = sum / f32(heads.y - heads.x);
 }

@@ -1,7 +1,7 @@
 // Recipes: −cos of each candidate's key and the mean direction of all (KeyDiff, Park et al., 2025): keys unlike the others
 // are worth the most. Where either has no length it is 0.
 //
-// Shapes: directions [kv_heads][PARTS][dim]; worth [kv_heads][STRIDE], in it the norms of keys before.
+// Shapes: directions [kv_heads][PARTS][dim]; worth [kv_heads][STRIDE].
 // Grid: x, y over candidates and KV heads.
 const PARTS: u32 = 16u;
 
@@ -10,6 +10,7 @@ struct Params {
   heads: u32,
   kv_heads: u32,
   dim: u32,
+  share: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -25,6 +26,30 @@ struct Params {
 //!include lib/pages.wgsl
 //!include lib/lanes.wgsl
 //!include lib/candidates.wgsl
+//!include lib/sharers.wgsl
+
+fn score(h: u32, j: u32) -> f32 {
+  let key = key_of(h, j);
+  var product = 0.0;
+  var length = 0.0;
+  var squares = 0.0;
+  for (var c = 0u; c < p.dim / 2u; c++) {
+    var mean = vec2<f32>(0.0, 0.0);
+    for (var part = 0u; part < PARTS; part++) {
+      let at = (h * PARTS + part) * p.dim + 2u * c;
+      mean += vec2<f32>(directions[at], directions[at + 1u]);
+    }
+    let x = key_pair(key, c);
+    product += dot(x, mean);
+    length += dot(x, x);
+    squares += dot(mean, mean);
+  }
+  let lengths = sqrt(length) * sqrt(squares);
+  if (lengths > 0.0) {
+    return -product / lengths;
+  }
+  return 0.0;
+}
 
 @compute @workgroup_size(GROUP)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
@@ -34,22 +59,10 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   if (h >= p.kv_heads || j >= candidates(h)) {
     return;
   }
-  let key = key_of(h, j);
-  var product = 0.0;
-  var squares = 0.0;
-  for (var c = 0u; c < p.dim / 2u; c++) {
-    var mean = vec2<f32>(0.0, 0.0);
-    for (var part = 0u; part < PARTS; part++) {
-      let at = (h * PARTS + part) * p.dim + 2u * c;
-      mean += vec2<f32>(directions[at], directions[at + 1u]);
-    }
-    product += dot(key_pair(key, c), mean);
-    squares += dot(mean, mean);
+  let heads = sharers(h);
+  var sum = 0.0;
+  for (var g = heads.x; g < heads.y; g++) {
+    sum += score(g, j);
   }
-  let lengths = worth[n] * sqrt(squares);
-  var score = 0.0;
-  if (lengths > 0.0) {
-    score = -product / lengths;
-  }
-  worth[n] = score;
+  worth[n] = sum / f32(heads.y - heads.x);
 }

@@ -7,6 +7,7 @@ struct Params {
   heads: u32,
   kv_heads: u32,
   dim: u32,
+  share: u32,
   by: f32,
 }
 
@@ -22,6 +23,7 @@ struct Params {
 //!include lib/pages.wgsl
 //!include lib/lanes.wgsl
 //!include lib/candidates.wgsl
+//!include lib/sharers.wgsl
 
 @compute @workgroup_size(GROUP)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
@@ -35,11 +37,16 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     worth[n] = INVALID;
     return;
   }
-  let key = key_of(h, j);
-  var squares = 0.0;
-  for (var c = 0u; c < p.dim / 2u; c++) {
-    let x = key_pair(key, c);
-    squares += dot(x, x);
+  let heads = sharers(h);
+  var sum = 0.0;
+  for (var g = heads.x; g < heads.y; g++) {
+    let key = key_of(g, j);
+    var squares = 0.0;
+    for (var c = 0u; c < p.dim / 2u; c++) {
+      let x = key_pair(key, c);
+      squares += dot(x, x);
+    }
+    sum += sqrt(squares);
   }
-  worth[n] = p.by * sqrt(squares);
+  worth[n] = p.by * sum / f32(heads.y - heads.x);
 }

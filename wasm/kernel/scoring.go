@@ -23,7 +23,7 @@ import (
 //	norm       –                           norms                         Norms
 //	keydiff    –                           norms, direction, keydiff     KeyDiff
 //	expected   spread                      expected, lse, fold           Expected
-//	random     –                           –                             Random: the host writes worth
+//	random     –                           –                             Random: the host writes worth, shared too
 //
 // and a layer of a step of decoding:
 //
@@ -133,13 +133,13 @@ func (x *Scoring) prompt() {
 		}
 		x.Input = []Stage{x.fold(form, false)}
 	case policy.ScoreNorm:
-		x.Input = []Stage{x.stage("norms", x.key, x.byKVHead, float(-1))}
+		x.Input = []Stage{x.stage("norms", x.key, x.byKVHead, x.share(), float(-1))}
 	case policy.ScoreKeyDiff:
 		consts := with(x.key, "PARTS", strconv.Itoa(x.parts)+"u")
 		x.Input = []Stage{
-			x.stage("norms", x.key, x.byKVHead, float(1)),
+			x.stage("norms", x.key, x.byKVHead, 0, float(1)),
 			x.stage("direction", consts, func(*Candidates) int { return s.KVHeads * x.parts * s.HeadDim / 2 }),
-			x.stage("keydiff", consts, x.byKVHead),
+			x.stage("keydiff", consts, x.byKVHead, x.share()),
 		}
 	case policy.ScoreExpected:
 		channels := s.Heads * s.HeadDim
@@ -156,6 +156,11 @@ func (x *Scoring) prompt() {
 	}
 }
 
+// share says that all KV heads keep the same chunks.
+func (x *Scoring) share() uint32 {
+	return flag(x.plan.Select.Kind == policy.SelectChunks && x.plan.Heads.Kind == policy.HeadsUniform)
+}
+
 // fold reduces rows of a form.
 func (x *Scoring) fold(form uint32, windowed bool) Stage {
 	p := &x.plan
@@ -165,8 +170,7 @@ func (x *Scoring) fold(form uint32, windowed bool) Stage {
 	}
 	return x.stage("fold", x.value, x.byKVHead,
 		form, flag(windowed), uint32(pool), uint32(max(1, p.Pool.Size)), flag(p.Pool.After), uint32(p.Reduce.Kind),
-		flag(p.Select.Kind == policy.SelectChunks && p.Heads.Kind == policy.HeadsUniform),
-		flag(form == formLogits && p.Score.ValueNorm), float(float32(p.Score.Epsilon)),
+		x.share(), flag(form == formLogits && p.Score.ValueNorm), float(float32(p.Score.Epsilon)),
 		flag(p.Score.Kind == policy.ScoreIndicator))
 }
 

@@ -37,6 +37,8 @@ var scorePlans = map[string]policy.Plan{
 	"columns":                         {Score: policy.Score{Kind: columnsKind}, Reduce: policy.Reduce{Kind: policy.ReduceSum}},
 	"columns by query":                {Score: policy.Score{Kind: columnsKind, PerQuery: true}, Pool: policy.Pool{Kind: policy.PoolAvg, Size: 3}},
 	"norm":                            {Score: policy.Score{Kind: normKind}},
+	"norm of whole chunks":            {Score: policy.Score{Kind: normKind}, Select: policy.Select{Kind: policy.SelectChunks, Chunk: 4}},
+	"keydiff of whole chunks":         {Score: policy.Score{Kind: keyDiffKind}, Select: policy.Select{Kind: policy.SelectChunks, Chunk: 4}},
 	"keydiff":                         {Score: policy.Score{Kind: keyDiffKind}},
 	"expected":                        {Score: policy.Score{Kind: expectedKind, Future: 5}, Protect: policy.Protect{Sinks: 2}},
 	"expected, covariance and values": {Score: policy.Score{Kind: expectedKind, Future: 7, Covariance: true, ValueNorm: true, Epsilon: .02}, Protect: policy.Protect{Sinks: freshPos + 2}},
