@@ -102,6 +102,9 @@ func (r *Run) rows(in *StepInput) [][]float32 {
 	d := &r.plan.Decode
 	group := r.shape.Heads / r.shape.KVHeads
 	pool := func(row []float32) []float32 {
+		if d.Pool.Kind == PoolNone {
+			return row
+		}
 		out := slices.Clone(row)
 		prefix := max(0, len(row)-d.Recent)
 		switch d.Pool.Kind {
