@@ -84,6 +84,7 @@ type Work struct {
 	Refetched            uint32
 	Heard                bool    // the engine has said something about it
 	News                 float64 // ms, when something was last heard, or when the clock first looked
+	Long                 bool    // a change of the cache takes long enough for a way to stop it
 	Quiet                float64 // ms without news, once that is long (see Watchdog); else 0
 }
 

@@ -38,6 +38,9 @@ func TestTheCapKeepsTheConversation(t *testing.T) {
 	if m.Policy.Bytes != 4096 || len(m.Turns) != 1 || m.Phase != Changing || !reflect.DeepEqual(remakes(effects), []proto.Memory{want}) {
 		t.Errorf("%+v, %+v", m.Policy, effects)
 	}
+	if long, effects := play(t, m, Tick{1}, Halt{}); !long.Work.Long || !reflect.DeepEqual(effects, []Effect{Cancel{}}) {
+		t.Errorf("a long change can't be stopped: %v", effects)
+	}
 	if _, effects = play(t, m, Run{}); effects != nil {
 		t.Errorf("a turn begins before the cap is settled: %v", effects)
 	}

@@ -111,7 +111,7 @@ func theme(t string) string {
 
 // tick notices a stage that says nothing.
 func tick(m Model, e Tick) Model {
-	m.Work.Quiet = 0
+	m.Work.Quiet, m.Work.Long = 0, m.Phase == Changing
 	if m.Work.News == 0 {
 		m.Work.News = e.Now
 	}

@@ -28,7 +28,7 @@ func (c *controller) composer() app.UI {
 	m := c.model
 	x := &composer{
 		C: c, Lang: m.Lang, Mode: m.Mode, First: len(m.Turns) == 0, Ready: m.Phase == state.Idle,
-		Running: m.Running(), Halting: m.Phase == state.Stopping,
+		Running: m.Running() || m.Phase == state.Changing && m.Work.Long, Halting: m.Phase == state.Stopping,
 	}
 	switch m.Mode {
 	case proto.Story:
@@ -84,7 +84,7 @@ func (x *composer) label() string {
 }
 
 func (x *composer) run() {
-	if x.C.model.Running() {
+	if x.Running {
 		x.C.send(state.Halt{})
 		return
 	}

@@ -137,9 +137,9 @@ func (c *controller) clock() {
 	for range time.Tick(time.Second) {
 		if c.model.Busy() {
 			c.home.Dispatch(func(ctx app.Context) {
-				quiet := c.model.Work.Quiet
+				quiet, long := c.model.Work.Quiet, c.model.Work.Long
 				c.reduce(state.Tick{Now: c.host.Now()})
-				if (quiet > 0) == (c.model.Work.Quiet > 0) && quiet == 0 {
+				if (quiet > 0) == (c.model.Work.Quiet > 0) && quiet == 0 && long == c.model.Work.Long {
 					ctx.PreventUpdate()
 				}
 			})
@@ -221,11 +221,11 @@ func (c *controller) translated(from, to string) (stories.Story, bool) {
 // flush takes what the engine said since the last frame.
 func (c *controller) flush() {
 	c.home.Dispatch(func(ctx app.Context) {
-		hot := true
+		hot, running := true, c.model.Running()
 		for _, in := range c.inbox.take() {
 			hot = c.hear(in) && hot
 		}
-		c.paint()
+		c.paint(running)
 		// Tokens and progress are drawn where they are; the panels beside them follow ten times a second.
 		if hot && time.Since(c.drawn) < 100*time.Millisecond {
 			ctx.PreventUpdate()

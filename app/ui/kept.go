@@ -145,7 +145,7 @@ func (s *story) choose(id, all, one string, n, at int, scope func(int) state.Sco
 	x := named(app.Select(), id).ID(id).Aria("label", c.t(id)).Body(options...).OnChange(func(ctx app.Context, _ app.Event) {
 		if i, err := strconv.Atoi(ctx.JSSrc().Get("value").String()); err == nil {
 			c.send(state.SetScope{Scope: scope(i)})
-			c.paint()
+			c.paint(false)
 		}
 	})
 	if off {

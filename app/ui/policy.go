@@ -155,7 +155,7 @@ func (c *controller) about() app.UI {
 		C: c, Lang: m.Lang, P: m.Policy, Mode: m.Mode, Off: m.Running() || m.Phase == state.Changing, Tables: !m.HasOpened || m.Opened.Tables,
 	}
 	if k := m.Kept; k.Published > 0 {
-		x.Window = c.t("policy.observation", "used", k.Window, "published", k.Published)
+		x.Window = c.t("policy.observation.short", "used", k.Window, "published", k.Published)
 	}
 	return x
 }

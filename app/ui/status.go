@@ -27,7 +27,7 @@ func (c *controller) status() app.UI {
 	m := c.model
 	s := &status{C: c, Lang: m.Lang, Quiet: m.Work.Quiet > 0, Used: m.Memory.Used(), Cap: m.Memory.Cap}
 	switch {
-	case m.Phase == state.Changing && m.Work.Total == 0:
+	case m.Phase == state.Changing && m.Work.Total == 0 && m.Work.Quiet == 0:
 		s.What = c.t("phase.changing")
 	case m.Busy() && (m.Work.Stage == proto.StageRestore || m.Phase != state.Answering && m.Phase != state.Stopping):
 		s.What = c.stage()

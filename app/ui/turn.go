@@ -206,18 +206,24 @@ func (c *controller) turn(serial uint32) (state.Turn, bool) {
 	return state.Turn{}, false
 }
 
-// paint brings the texts on the page up to date. A reader at the end of the text stays at its end.
-func (c *controller) paint() {
+// paint brings the texts on the page up to date. While there is an answer, a reader at the end of the text stays at its
+// end, also when what follows the answer is drawn.
+func (c *controller) paint(running bool) {
 	main := byID("main")
 	const near = 80.0
-	atEnd := main.Truthy() && c.model.Running() &&
+	atEnd := main.Truthy() && running &&
 		main.Get("scrollHeight").Float()-main.Get("scrollTop").Float()-main.Get("clientHeight").Float() < near
 	columns := c.columns()
 	for _, t := range c.paints {
 		t.paint(columns)
 	}
-	if atEnd {
-		main.Set("scrollTop", main.Get("scrollHeight"))
+	if !atEnd {
+		return
+	}
+	toEnd := func(app.Context) { main.Set("scrollTop", main.Get("scrollHeight")) }
+	toEnd(c.home)
+	if !c.model.Running() {
+		c.home.Defer(toEnd)
 	}
 }
 
