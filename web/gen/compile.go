@@ -32,8 +32,17 @@ func (s *site) compile() error {
 	if err != nil {
 		return err
 	}
+	dir, err := os.MkdirTemp("", "kvlens-gen-")
+	if err != nil {
+		return fmt.Errorf("compiling: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := bareShaders(dir)
+	if err != nil {
+		return err
+	}
 	for _, p := range programs {
-		err := goTool("build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.build="+build,
+		err := goTool("build", "-trimpath", "-buildvcs=false", "-overlay", overlay, "-ldflags", "-s -w -X main.build="+build,
 			"-o", filepath.Join(s.dir, p.out), p.pkg)
 		if err != nil {
 			return fmt.Errorf("compiling %s: %w", p.pkg, err)

@@ -23,6 +23,13 @@ func TestResolver(t *testing.T) {
 	}
 }
 
+func TestBare(t *testing.T) {
+	text := "// a kernel\n//!include lib/a.wgsl\n\nconst N: u32 = 8; // lanes\n  let x = a / b;   \n    // why\n}\r\n"
+	if got, want := bare(text), "//!include lib/a.wgsl\nconst N: u32 = 8;\n  let x = a / b;\n}\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestPrefix(t *testing.T) {
 	for prefix, valid := range map[string]bool{
 		"": true, "/kv": true, "/a/b-c_d.e": true,

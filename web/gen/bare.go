@@ -1,0 +1,58 @@
+//go:build !js
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// bareShaders writes the kernels without comments into a folder, and a file that has the compiler embed those in their
+// place: comments are a third of the kernels, and would be fetched with the engine.
+func bareShaders(dir string) (overlay string, err error) {
+	replace := map[string]string{}
+	err = filepath.WalkDir("shaders", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".wgsl" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		from, err := filepath.Abs(path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, strings.ReplaceAll(path, string(filepath.Separator), "-"))
+		replace[from] = to
+		return os.WriteFile(to, []byte(bare(string(text))), 0o644)
+	})
+	if err != nil {
+		return "", fmt.Errorf("shaders without comments: %w", err)
+	}
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", fmt.Errorf("shaders without comments: %w", err)
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, data, 0o644)
+}
+
+// bare is WGSL without line comments and empty lines. Directives of ours (//!) stay, and so do indents: what stands at the
+// start of a line belongs to the module.
+func bare(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if i := strings.Index(line, "//"); i >= 0 && !strings.HasPrefix(line[i:], "//!") {
+			line = line[:i]
+		}
+		if line = strings.TrimRight(line, " \t\r\n"); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
