@@ -52,9 +52,10 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   if (j > before) {
     i = j - before;
   }
+  hold_key(h, j);
   var sum = 0.0;
   for (; i < queries; i++) {
-    sum += exp(logit_of(s, i, j) - lse[s * queries + i]);
+    sum += exp(logit_by(s, i) - lse[s * queries + i]);
   }
   if (p.mean == 1u) {
     sum /= f32(queries);

@@ -37,14 +37,16 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   }
   let j = n % tokens[STRIDE];
   let queries = tokens[QUERIES];
-  let count = candidates(kv_head(scored_head(s)));
+  let h = kv_head(scored_head(s));
+  let count = candidates(h);
   var mean = 0.0;
   var m2 = 0.0;
   var entropy = 0.0;
   if (j + queries < count) {
+    hold_key(h, j);
     // Welford's form: squares of small numbers would lose what gamma then multiplies.
     for (var i = 0u; i < queries; i++) {
-      let a = exp(logit_of(s, i, j) - lse[s * queries + i]);
+      let a = exp(logit_by(s, i) - lse[s * queries + i]);
       let d = a - mean;
       entropy -= a * log(a + 1.0e-10);
       mean += d / f32(i + 1u);

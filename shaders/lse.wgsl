@@ -34,10 +34,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   let i = row % tokens[QUERIES];
   let s = row / tokens[QUERIES];
   let seen = stored(kv_head(scored_head(s))) + tokens[FIRST_ROW] + i + 1u;
+  hold_query(s, i);
   var top = LOWEST;
   var sum = 0.0;
   for (var j = n % LANES; j < seen; j += LANES) {
-    let logit = logit_of(s, i, j);
+    let logit = logit_at(s, j);
     let most = max(top, logit);
     sum = sum * exp(top - most) + exp(logit - most);
     top = most;

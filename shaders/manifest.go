@@ -60,11 +60,12 @@ var Kernels = []Kernel{
 
 	// What recipes score by; kernel/scoring.go says which of them a plan takes.
 	{
-		Name: "lse", Includes: map[string][]string{"logits": {"keys", "rows"}, "whole": {"whole", "whole_lanes"}},
-		Consts: map[string][]string{"KEY_F16": booleans},
+		Name: "lse", Includes: map[string][]string{"logits": {"keys"}, "whole": {"whole", "whole_lanes"}},
+		Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans},
 	},
-	{Name: "columns", Consts: map[string][]string{"KEY_F16": booleans}},
-	{Name: "indicator", Consts: map[string][]string{"KEY_F16": booleans}},
+	{Name: "lse", Includes: map[string][]string{"logits": {"rows"}, "whole": {"whole", "whole_lanes"}}},
+	{Name: "columns", Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans}},
+	{Name: "indicator", Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans}},
 	{Name: "norms", Consts: map[string][]string{"KEY_F16": booleans}},
 	{Name: "direction", Consts: map[string][]string{"KEY_F16": booleans, "PARTS": splits}},
 	{Name: "keydiff", Consts: map[string][]string{"KEY_F16": booleans, "PARTS": splits}},

@@ -107,10 +107,19 @@ func with(consts map[string]string, name, value string) map[string]string {
 // scale is the factor of logits.
 func (x *Scoring) scale() uint32 { return float(float32(1 / math.Sqrt(float64(x.s.HeadDim)))) }
 
+// pairs are the constants of kernels that hold a query or a key.
+func (x *Scoring) pairs() map[string]string {
+	return with(x.key, "PAIRS", strconv.Itoa(x.s.HeadDim/2)+"u")
+}
+
 // lse is the first pass over keys or over rows of logits.
 func (x *Scoring) lse(logits string) Stage {
 	threads := func(c *Candidates) int { return c.Queries * len(c.Scored) * x.lanes }
-	st := x.stage("lse", x.key, threads, x.scale())
+	consts := x.key
+	if logits == "keys" {
+		consts = x.pairs()
+	}
+	st := x.stage("lse", consts, threads, x.scale())
 	st.Variant.Includes = map[string]string{"logits": logits, "whole": x.whole}
 	return st
 }
@@ -120,13 +129,13 @@ func (x *Scoring) prompt() {
 	s, sc := &x.s, &x.plan.Score
 	switch sc.Kind {
 	case policy.ScoreWindow:
-		columns := x.stage("columns", x.key, x.byHead, x.scale(), 1, flag(sc.Mean))
+		columns := x.stage("columns", x.pairs(), x.byHead, x.scale(), 1, flag(sc.Mean))
 		x.Input = []Stage{x.lse("keys"), columns, x.fold(formPlain, true)}
 	case policy.ScoreIndicator:
-		indicator := x.stage("indicator", x.key, x.byHead, x.scale(), float(float32(sc.Gamma)))
+		indicator := x.stage("indicator", x.pairs(), x.byHead, x.scale(), float(float32(sc.Gamma)))
 		x.Input = []Stage{x.lse("keys"), indicator, x.fold(formPlain, true)}
 	case policy.ScoreColumns:
-		x.Observe = []Stage{x.lse("keys"), x.stage("columns", x.key, x.byHead, x.scale(), 0, 0)}
+		x.Observe = []Stage{x.lse("keys"), x.stage("columns", x.pairs(), x.byHead, x.scale(), 0, 0)}
 		form := uint32(formSums)
 		if sc.PerQuery {
 			form = formPerQuery
