@@ -240,6 +240,25 @@ func TestResize(t *testing.T) {
 	}
 }
 
+// TestResizeFollowsThePlan: the next prompt is scored by the window that suits the new budget.
+func TestResizeFollowsThePlan(t *testing.T) {
+	window := func(w float64) *Plan {
+		return mustPlan(t, Recipe{Method: "snapkv", Knobs: map[string]float64{"window": w, "kernel": 1}})
+	}
+	y := newToy(t, window(8), Shape{1, 2, 1, 2}, Budget{Tokens: 20, Reserve: 1}, nil, 1)
+	y.prompt(30)
+	if y.p = window(2); y.run.Resize(y.p, Budget{Tokens: 8, Reserve: 1}) != nil {
+		t.Fatal("a smaller window is refused")
+	}
+	y.step()
+	y.prompt(10)
+	scores := y.run.Scores(0)[0] // those of the window are 0
+	if n := len(scores); scores[n-3] == 0 || scores[n-2] != 0 || len(y.pos[0][0]) != 8 {
+		t.Errorf("scores %v, %d tokens stay", scores, len(y.pos[0][0]))
+	}
+	y.protected()
+}
+
 // TestRunRefuses: what does not fit together is an error, not a panic.
 func TestRunRefuses(t *testing.T) {
 	good, b := Shape{2, 4, 2, 2}, Budget{Tokens: 3, Reserve: 1}

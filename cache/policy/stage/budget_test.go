@@ -295,6 +295,19 @@ func TestAdaptiveBounds(t *testing.T) {
 	}
 }
 
+// TestSafeTokens: by kvpress' numbers the smallest part that heads are sure of is a token, and no part is none.
+func TestSafeTokens(t *testing.T) {
+	scores := [][]float32{{9, 9, 9, 9}, {1, 1, 1, 1}}
+	for _, c := range []struct {
+		alpha float64
+		want  []int
+	}{{0, []int{4, 0}}, {.01, []int{3, 1}}, {.5, []int{3, 1}}, {1, []int{2, 2}}} {
+		if got := AdaptiveKVPress(scores, 4, c.alpha); !slices.Equal(got, c.want) {
+			t.Errorf("alpha %v: %v, want %v", c.alpha, got, c.want)
+		}
+	}
+}
+
 // TestImportance: without differences shares are equal, and the more important head never has less.
 func TestImportance(t *testing.T) {
 	for _, imp := range [][]float64{{0, 0, 0}, {2, 2, 2}, {math.NaN(), 1, 1}} {
