@@ -3,7 +3,7 @@
 //
 // Shapes: q [chunk rows][heads·dim]; rope [position][rot/2][2]; spread [heads]: first query [dim], sums [dim] and, with
 // covariance, sums of products [dim][dim].
-// Grid: x, y over the channels, or pairs of channels, of the heads.
+// Grid: x, y over the heads' pairs of channels, or with covariance over two pairs: four products a row of queries.
 struct Params {
   heads: u32,
   kv_heads: u32,
@@ -23,59 +23,67 @@ struct Params {
 //!include lib/session.wgsl
 //!include lib/grid.wgsl
 //!include lib/tokens.wgsl
+//!include lib/rotate.wgsl
 
-// Channel c of row t, turned back to before RoPE.
-fn unrotated(t: u32, h: u32, c: u32) -> f32 {
+// Pair i of channels of row t, turned back to before RoPE.
+fn unrotated(t: u32, h: u32, i: u32) -> vec2<f32> {
   let at = (t * p.heads + h) * p.dim;
-  if (c >= p.rot) {
-    return q[at + c];
-  }
-  var i = c / 2u; // pair
-  var partner = c ^ 1u;
-  var second = c % 2u == 1u;
-  if (p.neox == 1u) {
-    i = c % (p.rot / 2u);
-    second = c != i;
-    partner = select(c + p.rot / 2u, i, second);
+  let channels = pair_of(i);
+  let v = vec2<f32>(q[at + channels.x], q[at + channels.y]);
+  if (i >= p.rot / 2u) {
+    return v;
   }
   let turn = (session[POS] + t) * p.rot + 2u * i;
-  let sine = q[at + partner] * rope[turn + 1u];
-  return q[at + c] * rope[turn] + select(sine, -sine, second);
+  let c = rope[turn];
+  let s = rope[turn + 1u];
+  return vec2<f32>(v.x * c + v.y * s, v.y * c - v.x * s);
 }
 
 @compute @workgroup_size(GROUP)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let n = thread(id, groups);
-  let columns = select(1u, p.dim, p.covariance == 1u);
-  let d = n % columns;
-  let c = n / columns % p.dim;
-  let h = n / columns / p.dim;
+  let pairs = p.dim / 2u;
+  let others = select(1u, pairs, p.covariance == 1u);
+  let j = n % others;
+  let i = n / others % pairs;
+  let h = n / others / pairs;
   let skip = max(p.sinks, session[POS]) - session[POS];
   if (h >= p.heads || skip >= session[ROWS]) {
     return;
   }
   let at = h * p.dim * (2u + p.covariance * p.dim);
   let begin = tokens[SEEN] == 0u;
-  var first = vec2<f32>(spread[at + c], spread[at + d]);
-  var sum = spread[at + p.dim + c];
-  var product = 0.0;
+  let a = pair_of(i);
+  let b = pair_of(j);
+  var first = vec4<f32>(spread[at + a.x], spread[at + a.y], spread[at + b.x], spread[at + b.y]);
   if (begin) {
-    first = vec2<f32>(unrotated(skip, h, c), unrotated(skip, h, d));
-    sum = 0.0;
+    first = vec4<f32>(unrotated(skip, h, i), unrotated(skip, h, j));
   }
+  var sum = vec2<f32>(0.0, 0.0);
+  var products = vec4<f32>(0.0, 0.0, 0.0, 0.0);
   for (var t = skip; t < session[ROWS]; t++) {
-    let x = unrotated(t, h, c) - first.x;
+    let x = unrotated(t, h, i) - first.xy;
+    let y = unrotated(t, h, j) - first.zw;
     sum += x;
-    product += x * (unrotated(t, h, d) - first.y);
+    products += x.xxyy * y.xyxy;
   }
-  if (d == 0u) {
-    spread[at + p.dim + c] = sum;
+  if (j == 0u) {
+    add(at + p.dim + a.x, sum.x, begin);
+    add(at + p.dim + a.y, sum.y, begin);
     if (begin) {
-      spread[at + c] = first.x;
+      spread[at + a.x] = first.x;
+      spread[at + a.y] = first.y;
     }
   }
   if (p.covariance == 1u) {
-    let cell = at + (2u + c) * p.dim + d;
-    spread[cell] = product + select(spread[cell], 0.0, begin);
+    let cell = at + 2u * p.dim;
+    add(cell + a.x * p.dim + b.x, products.x, begin);
+    add(cell + a.x * p.dim + b.y, products.y, begin);
+    add(cell + a.y * p.dim + b.x, products.z, begin);
+    add(cell + a.y * p.dim + b.y, products.w, begin);
   }
+}
+
+fn add(at: u32, x: f32, begin: bool) {
+  spread[at] = x + select(spread[at], 0.0, begin);
 }

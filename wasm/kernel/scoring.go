@@ -151,12 +151,12 @@ func (x *Scoring) prompt() {
 			x.stage("keydiff", consts, x.byKVHead, x.share()),
 		}
 	case policy.ScoreExpected:
-		channels := s.Heads * s.HeadDim
+		pairs := s.Heads * s.HeadDim / 2
 		if sc.Covariance {
-			channels *= s.HeadDim
+			pairs *= s.HeadDim / 2
 		}
 		rope := []uint32{uint32(s.RotDim), flag(s.Neox), uint32(x.plan.Protect.Sinks), flag(sc.Covariance)}
-		spread := x.stage("spread", nil, func(*Candidates) int { return channels }, rope...)
+		spread := x.stage("spread", nil, func(*Candidates) int { return pairs }, rope...)
 		spread.Params = spread.Params[1:] // of any layer
 		expected := x.stage("expected", with(x.key, "DIM", strconv.Itoa(s.HeadDim)+"u"), x.byHead,
 			append([]uint32{x.scale()}, rope...)...)
