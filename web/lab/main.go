@@ -47,7 +47,7 @@ var commands = []command{
 	entry("tokenize", "the tokens of a text or prompt", tokenizeInput{}, tokenize),
 	entry("logits", "the logits after a prompt", logitsInput{Top: 10}, logits),
 	entry("generate", "an answer to a prompt", generateInput{Max: 64}, generate),
-	entry("exam", "answers to generated stories, right and wrong", examInput{Langs: "en,zh", Lengths: "256", Depths: "0,0.5,1", N: 12}, exam),
+	entry("exam", "answers to generated stories, right and wrong", examInput{Langs: "en,zh", Lengths: "256", Depths: "0,0.5,1", N: 24}, exam),
 	entry("calibrate", "what the heads of a model do: the tables that some recipes need", calibrateInput{N: 16, Shrink: 8, Blocks: 2, Block: 128, Lengths: "200,320,450,700"}, calibrate),
 	entry("needles", "needles found by recipe and budget", needlesInput{Keep: "50,25,12"}, needles),
 	entry("policy", "what a recipe keeps of given queries, keys and values", policyInput{Reserve: 1}, runPolicy),
