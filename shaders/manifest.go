@@ -83,14 +83,14 @@ var Kernels = []Kernel{
 	{Name: "adapt"},
 	{Name: "select", Includes: map[string][]string{"rule": {"top", "chunks", "critical"}}},
 	{Name: "absorb", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans}},
-	{Name: "keep", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "UNTURN": booleans, "ACCRUE": booleans}},
-	{Name: "compact", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "ACCRUE": booleans}},
+	{Name: "keep", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans}},
+	{Name: "keep", Consts: map[string][]string{"KEY_F16": booleans, "UNTURN": booleans, "ACCRUE": booleans}},
+	{Name: "compact", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans}},
+	{Name: "compact", Consts: map[string][]string{"ACCRUE": {"true"}}},
 	{Name: "byrank", Consts: map[string][]string{"KEY_F16": booleans, "PAIRS": {"16u", "32u"}}},
 	{Name: "virtual", Includes: map[string][]string{"top": {"top", "top_lanes"}}, Consts: map[string][]string{"SPLITS": splits}},
-	{
-		Name:   "evict",
-		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "SOURCE": {"0u", "1u", "2u"}, "ABSORB": booleans},
-	},
+	{Name: "evict", Consts: map[string][]string{"SOURCE": {"0u", "1u", "2u"}}},
+	{Name: "evict", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "ABSORB": {"true"}}},
 }
 
 // FastProduct is a file for what kernels call product that needs more than every implementation has.
