@@ -28,7 +28,7 @@ const (
 	beyond = 192 // numbers behind it, which none may change
 )
 
-var scoreShape = step.Shape{Layers: 2, Heads: 6, KVHeads: 2, HeadDim: 8, RotDim: 6}
+var scoreShape = step.Shape{Layers: 2, Heads: 6, KVHeads: 2, HeadDim: 16, RotDim: 12}
 
 // scoreRig holds a layer on the device and, as plain rows, for the twins.
 type scoreRig struct {

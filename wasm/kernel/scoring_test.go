@@ -214,7 +214,7 @@ func (r *scoreRig) totals(name string, p *policy.Plan, in *policy.Input) {
 
 // A layer of any method's prompt in one chunk is scored by at most four dispatches, and a step of decoding by at most two.
 func TestScoringDispatches(t *testing.T) {
-	geo := cache.Geometry{Layers: 2, KVHeads: 2, HeadDim: 8}
+	geo := cache.Geometry{Layers: 2, KVHeads: 2, HeadDim: scoreShape.HeadDim}
 	for _, m := range policy.Methods() {
 		if m.Wrapper {
 			continue
