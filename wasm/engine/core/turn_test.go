@@ -249,7 +249,7 @@ func TestStopWhileReading(t *testing.T) {
 			t.Fatalf("layer %d: %+v, %d steps", layer, o.done, len(o.steps))
 		}
 		got := p.ask(askOn(morning)).ok()
-		if got.text() != " bread." || !reflect.DeepEqual(numbers(got), numbers(want)) {
+		if got.text() != " bread." || !alike(got, want) {
 			t.Errorf("stopped in layer %d: %q, %+v, want %+v", layer, got.text(), numbers(got), numbers(want))
 		}
 	}
@@ -261,6 +261,14 @@ func numbers(o *outcome) (all [][]float32) {
 		all = append(all, append(s.TopProbs, s.Prob))
 	}
 	return all
+}
+
+// alike says whether two answers have the same probabilities, up to the order of sums: how many tokens of a prompt go
+// together follows the clock.
+func alike(a, b *outcome) bool {
+	return slices.EqualFunc(numbers(a), numbers(b), func(a, b []float32) bool {
+		return slices.EqualFunc(a, b, func(a, b float32) bool { return math.Abs(float64(a-b)) <= 1e-5 })
+	})
 }
 
 func TestTheCap(t *testing.T) {
