@@ -45,11 +45,11 @@ test:                ## run all four levels, after setting up what is missing wh
 	@.ci/level 3 "go chromium $(SMOLLM)" $(MAKE) --no-print-directory e2e
 
 test-go:             ## level 0: everything that needs neither a browser nor a GPU
-	CGO_ENABLED=0 go test -timeout 20m ./...
+	CGO_ENABLED=0 go test -timeout 40m ./...
 
 test-gpu:            ## level 1: device, kernels and models on WebGPU against reference and oracle, on a software driver
 	KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) XDG_RUNTIME_DIR=$${XDG_RUNTIME_DIR:-/tmp} \
-		go test -count=1 -timeout 20m ./wasm/gpu/... ./wasm/kernel/... ./wasm/llama ./wasm/engine/choose ./web/lab
+		go test -count=1 -timeout 40m ./wasm/gpu/... ./wasm/kernel/... ./wasm/llama ./wasm/engine/choose ./web/lab
 
 test-web:            ## level 2: the CPU path and WebGPU against the reference, in a Chromium worker
 	go run ./web/e2e/worker
