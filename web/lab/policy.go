@@ -12,7 +12,7 @@ import (
 )
 
 type policyInput struct {
-	File    string  `json:"file" optional:"with -schema"`
+	File    string  `json:"file" optional:"with -schema or -table"`
 	Recipe  string  `json:"recipe" help:"a method and wrappers with knobs: 'snapkv window=8 + adakv alpha=0.2', or JSON by -schema"`
 	Budget  int     `json:"budget" help:"tokens a list, protected ones among them"`
 	Keep    float32 `json:"keep" help:"the budget as a share of the tokens instead"`
@@ -24,6 +24,7 @@ type policyInput struct {
 	Rope    float32 `json:"rope" help:"base of the rotation, for methods that undo it; 0 is that of the file"`
 	Pairs   bool    `json:"pairs" help:"neighbouring channels turn together, not those of both halves"`
 	Schema  bool    `json:"schema" help:"print the schema of all recipes instead"`
+	Table   bool    `json:"table" help:"print the README's table of policies instead, as a JSON string"`
 }
 
 // arrays is the file that policy reads: queries and keys after RoPE.
@@ -56,6 +57,9 @@ type policyLayer struct {
 func runPolicy(_ context.Context, in *policyInput) (any, error) {
 	if in.Schema {
 		return schema(), nil
+	}
+	if in.Table {
+		return readmeTable(), nil
 	}
 	r, err := parseRecipe(in.Recipe)
 	if err != nil {

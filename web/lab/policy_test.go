@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -112,5 +113,16 @@ func TestSchema(t *testing.T) {
 	}
 	if len(names) != len(methods)+len(wrappers) || len(wrappers) == 0 {
 		t.Errorf("%d names of %d methods and %d wrappers", len(names), len(methods), len(wrappers))
+	}
+}
+
+// The README's table of policies is that of the registry.
+func TestReadmeTable(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(golden.Root(t), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), "\n"+readmeTable()+"\n") {
+		t.Error("README.md has another table of policies than `lab policy -table` prints")
 	}
 }

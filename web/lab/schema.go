@@ -1,6 +1,10 @@
 package main
 
-import "kvlens/cache/policy"
+import (
+	"strings"
+
+	"kvlens/cache/policy"
+)
 
 // schema describes every recipe, as JSON Schema. What a form needs beside it has names that begin with "x-".
 func schema() map[string]any {
@@ -62,4 +66,18 @@ func knobSchema(knobs []policy.Knob) map[string]any {
 		of[k.Name] = s
 	}
 	return map[string]any{"type": "object", "properties": of, "additionalProperties": false}
+}
+
+// readmeTable is the README's table of policies.
+func readmeTable() string {
+	var b strings.Builder
+	b.WriteString("| policy | rule | looks at | acts | granularity | published as |\n|---|---|---|---|---|---|\n")
+	for _, m := range policy.Methods() {
+		title := m.Title
+		if m.Wrapper {
+			title += " (around others)"
+		}
+		b.WriteString("| " + strings.Join([]string{title, m.Rule, m.Looks, m.When, m.Granularity, m.Paper}, " | ") + " |\n")
+	}
+	return b.String()
 }
