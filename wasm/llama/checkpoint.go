@@ -69,7 +69,7 @@ func (s *Session) Restore(c *Checkpoint) error {
 		s.pending = slices.Clone(c.pending)
 		copy(s.logits, c.logits)
 		s.rows, s.evicted, s.stale = nil, nil, false
-		if c.run != nil {
+		if s.run = nil; c.run != nil {
 			s.run = c.run.Clone()
 		}
 		err := s.m.backend.Upload(s.arena, 0, c.pages)

@@ -35,10 +35,10 @@ func (s *Session) token(ctx context.Context, id int32, probe Probe) error {
 	if err := r.token(); err != nil {
 		return err
 	}
-	if err := r.logits(); err != nil {
+	if err := r.collect(); err != nil {
 		return err
 	}
-	return r.collect()
+	return r.logits()
 }
 
 // token runs all layers for the one row of the turn.

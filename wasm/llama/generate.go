@@ -56,7 +56,8 @@ type Token struct {
 
 // Generate answers: it chooses tokens from the logits and adds each to the cache when the next one is needed. The last
 // token stays pending, so that a limit or a stop costs no computation; the next turn begins with it. emit gets every
-// token before the next is computed; where a backend computes ahead, what emit does not want is taken back, and what is
+// token before the next is computed. The first comes even if ctx is cancelled already: what was read shows in an answer,
+// or is taken back by Prefill. Where a backend computes ahead, what emit does not want is taken back, and what is
 // under way when ctx is cancelled joins the answer.
 func (s *Session) Generate(ctx context.Context, o GenerateOptions, emit func(Token) error) (Reason, error) {
 	if s.pos == 0 {
@@ -82,7 +83,7 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions, emit func(Tok
 			}
 			evicted = slices.Clone(s.evicted)
 		}
-		if ctx.Err() != nil {
+		if n > 0 && ctx.Err() != nil {
 			return ReasonStopped, nil
 		}
 		t, err := s.pick(o, n)

@@ -37,7 +37,12 @@ type pass struct {
 func (s *Session) prefill(ctx context.Context, ids []int32, p pass) error {
 	all := append(append([]int32(nil), s.pending...), ids...)
 	p.skip = len(s.pending)
-	err := s.turn(ctx, "prefill", all, true, func() error { return s.prompt(ctx, all, p) })
+	err := s.turn(ctx, "prefill", all, true, func() error {
+		if err := s.prompt(ctx, all, p); err != nil {
+			return err
+		}
+		return ctx.Err() // a GPU works off most of a prompt while its results are waited for
+	})
 	if err == nil {
 		s.pending = nil
 	}

@@ -114,7 +114,7 @@ func (r *replayer) start(p sample.Params) error {
 
 // fill submits as many steps as may be in flight.
 func (r *replayer) fill(ctx context.Context) error {
-	for r.full == nil && ctx.Err() == nil && r.submitted < r.o.Max && len(r.flight) < step.InFlight {
+	for r.full == nil && (ctx.Err() == nil || r.submitted == 0) && r.submitted < r.o.Max && len(r.flight) < step.InFlight {
 		forced := int32(-1)
 		if r.submitted < len(r.o.Forced) {
 			if forced = r.o.Forced[r.submitted]; forced < 0 || int(forced) >= r.s.m.cfg.Vocab {

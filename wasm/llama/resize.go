@@ -2,6 +2,7 @@ package llama
 
 import (
 	"context"
+	"errors"
 
 	"kvlens/cache"
 	"kvlens/cache/policy"
@@ -44,6 +45,9 @@ func (s *Session) SetRecipe(ctx context.Context, name policy.Recipe) error {
 			return nil
 		}
 		s.opts, s.recipe, s.geo = was.opts, was.recipe, was.geo
+		if e := s.begin(); e != nil {
+			return e
+		}
 		if e := s.renew(size); e != nil {
 			return e
 		}
@@ -71,6 +75,9 @@ func (s *Session) renew(size int64) error {
 func (s *Session) SetCap(ctx context.Context, bytes int64) error {
 	return s.busy("cap", func() error {
 		size := bytes &^ 15
+		if size < 0 {
+			return errors.New("a cap below 0")
+		}
 		if err := s.m.fits(size); err != nil {
 			return err
 		}
@@ -112,6 +119,9 @@ func (s *Session) resize(ctx context.Context, size int64) error {
 	}
 	if err == nil && size < s.cache.Cap() {
 		err = s.shrink(ctx)
+		if room := s.geo.FullTokens(size); err == nil && s.cache.Used() > size { // answers that grow let nothing go
+			err = &cache.FullError{Stored: room, Asked: max(1, s.Stored()-room), Cap: size}
+		}
 	}
 	if err == nil {
 		err = s.copyArena(s.arena, arena)

@@ -146,10 +146,15 @@ func (s *Session) Stored() int { return s.cache.Tokens() }
 
 // Room is how many more tokens fit before an answer must stop; recipes that drop tokens never stop.
 func (s *Session) Room() int {
-	if s.run != nil && !(s.opts.Parity && s.recipe.plan.Decode.Kind == policy.DecodeCap) {
+	if s.run != nil && !s.grows() {
 		return math.MaxInt32
 	}
 	return s.cache.Room()
+}
+
+// grows says that nothing leaves while answers are decoded, though it leaves when a prompt is stored.
+func (s *Session) grows() bool {
+	return s.run != nil && s.opts.Parity && s.recipe.plan.Decode.Kind == policy.DecodeCap
 }
 
 // Cap is the size of the arena in bytes.

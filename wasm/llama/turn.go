@@ -3,7 +3,9 @@ package llama
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"kvlens/cache"
 	"kvlens/wasm/quant"
 	"kvlens/wasm/step"
 )
@@ -53,7 +55,16 @@ func (s *Session) busy(op string, f func() error) error {
 // attempt runs work, which adds ids to the cache.
 func (s *Session) attempt(ids []int32, prompt bool, work func() error) error {
 	s.evicted, s.touched = s.evicted[:0], false
+	if !prompt && s.grows() {
+		if err := s.roomFor(len(ids)); err != nil {
+			return err
+		}
+	}
 	mark := s.cache.Mark()
+	logits := s.logits
+	if prompt { // these are read before it is certain that the turn succeeds
+		logits = slices.Clone(s.logits)
+	}
 	var err error
 	if s.run == nil {
 		err = s.cache.Reserve(len(ids))
@@ -64,6 +75,9 @@ func (s *Session) attempt(ids []int32, prompt bool, work func() error) error {
 	if err == nil {
 		err = work()
 	}
+	if err != nil {
+		s.rows = nil
+	}
 	switch {
 	case err == nil:
 		s.join(ids, prompt)
@@ -72,8 +86,30 @@ func (s *Session) attempt(ids []int32, prompt bool, work func() error) error {
 		s.stale = true
 	default:
 		s.cache.Restore(mark)
+		copy(s.logits, logits)
 	}
 	return err
+}
+
+// roomFor sees that n tokens fit before anything of a turn is there: to find that out half way would mean to compute the
+// conversation again, only to say that the cap is reached.
+func (s *Session) roomFor(n int) error {
+	if s.cache.Room() >= n {
+		return nil
+	}
+	if err := s.ready(s.pos); err != nil {
+		return err
+	}
+	a := s.args(nil)
+	if err := s.tidy(&a); err != nil {
+		s.cache.Reset()
+		s.stale = true
+		return err
+	}
+	if room := s.cache.Room(); room < n {
+		return &cache.FullError{Stored: s.cache.Tokens(), Asked: n, Room: room, Cap: s.cache.Cap()}
+	}
+	return nil
 }
 
 // ready prepares the model for runs of this session, up to a position.
@@ -201,5 +237,9 @@ func (r *runner) logits() error {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
-	return m.backend.Read(m.exec.Scratch(step.Logits), 0, quant.Bytes(r.s.logits))
+	err := m.backend.Read(m.exec.Scratch(step.Logits), 0, quant.Bytes(r.s.logits))
+	if err != nil {
+		r.s.touched = true // half of them may be others
+	}
+	return err
 }
