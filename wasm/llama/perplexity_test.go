@@ -21,7 +21,7 @@ import (
 // tomSawyer is the novel's text, from the test data of a Go module.
 func tomSawyer(t testing.TB) string {
 	t.Helper()
-	const module = "github.com/klauspost/compress@v1.18.0"
+	const module = "github.com/klauspost/compress@v1.20.4"
 	cmd := exec.Command("go", "mod", "download", "-json", module)
 	cmd.Dir = t.TempDir() // it is no dependency of ours
 	out, err := cmd.Output()

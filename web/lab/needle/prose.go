@@ -11,7 +11,7 @@ import (
 )
 
 // proseModule is a Go module among whose test data is a novel, and whose licence file has a long licence in it.
-const proseModule = "github.com/klauspost/compress@v1.18.0"
+const proseModule = "github.com/klauspost/compress@v1.20.4"
 
 // Prose is real text from outside: Mark Twain's "The Adventures of Tom Sawyer" and the Apache License.
 type Prose struct{ Novel, Licence string }
