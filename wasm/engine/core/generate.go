@@ -30,7 +30,7 @@ func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
 		return proto.Done{}, err
 	}
 	if !later {
-		if err := e.first(parts, int(g.Max)); err != nil {
+		if err := e.lasting(j, lost, func() error { return e.first(parts, int(g.Max)) }); err != nil {
 			return proto.Done{}, err
 		}
 		if err := e.session.Watch(g.Rows); err != nil { // the session may be another
@@ -84,6 +84,7 @@ func (e *engine) turn(j job, g proto.Generate, parts [][]int32) (done proto.Done
 	read := false
 	err = e.lasting(j, e.spent, func() (err error) {
 		ctx := j.ctx
+		read = false
 		if a.again = 0; len(a.ids) > 0 { // what the page has seen comes again, also if it wants no more
 			ctx = context.WithoutCancel(ctx)
 		}
@@ -110,6 +111,9 @@ func (e *engine) announce(j job, parts [][]int32) error {
 	p := proto.Prompt{First: uint32(e.session.Position()), IDs: make([]uint32, len(ids))}
 	asked := len(ids)
 	room := e.session.Room()
+	if e.session.Budget().Tokens > 0 {
+		room = asked // what does not fit leaves
+	}
 	if e.saved.holds(parts) {
 		p.First, room = 0, asked // reading tells
 	} else if _, pending := e.session.Pending(); pending {

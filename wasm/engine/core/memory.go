@@ -2,8 +2,8 @@ package core
 
 import (
 	"context"
-	"reflect"
 	"runtime"
+	"slices"
 
 	"kvlens/cache"
 	"kvlens/cache/policy"
@@ -13,6 +13,15 @@ import (
 
 // full says whether a recipe keeps every token and reads all of them, as every backend can.
 func full(r proto.Recipe) bool { return r.Method.Name == "" || r.Method.Name == "full" }
+
+// sameButCap says whether settings differ in the size of the cache at most.
+func sameButCap(a, b proto.Memory) bool {
+	same := func(a, b proto.Setting) bool {
+		return a.Name == b.Name && slices.Equal(a.Knobs, b.Knobs) && slices.Equal(a.At, b.At)
+	}
+	return a.F32 == b.F32 && a.Parity == b.Parity && same(a.Recipe.Method, b.Recipe.Method) &&
+		slices.EqualFunc(a.Recipe.Wraps, b.Recipe.Wraps, same)
+}
 
 // recipe is a recipe as sessions take it, unchecked.
 func recipe(r proto.Recipe) policy.Recipe {
@@ -87,14 +96,12 @@ func (e *engine) setMemory(j job, m proto.Memory) error {
 // change sets the cache's settings, or leaves everything as it is.
 func (e *engine) change(j job, m proto.Memory) error {
 	was, turns := e.memory, e.past
-	sameButCap := m
-	sameButCap.Cap, sameButCap.Share = was.Cap, was.Share
 	switch {
 	case e.onGPU() && !full(m.Recipe), e.away && full(m.Recipe):
 		return e.move(j, m)
 	case len(turns) == 0:
 		return e.newSession(m)
-	case reflect.DeepEqual(sameButCap, was):
+	case sameButCap(m, was):
 		e.saved.close()
 		err := e.session.SetCap(j.ctx, e.capOf(m))
 		if err == nil {
@@ -105,6 +112,10 @@ func (e *engine) change(j job, m proto.Memory) error {
 	err := e.makeSession(m)
 	if err == nil {
 		err = e.repeat(j.ctx, turns, e.progress(j))
+	}
+	if lost(err) { // restored as it was, and then changed
+		e.memory, e.past = was, turns
+		return err
 	}
 	if err != nil && (e.makeSession(was) != nil || e.repeat(context.WithoutCancel(j.ctx), turns, func(proto.Progress) {}) != nil) {
 		e.close()
