@@ -62,6 +62,22 @@ func ParseAddress(query, fragment string) Options {
 	return o
 }
 
+// Readable is a fragment whose percent signs all begin an escape. A browser takes any; net/url, and with it the framework,
+// takes none of an address that has another.
+func Readable(fragment string) string {
+	var b strings.Builder
+	for i := range len(fragment) {
+		b.WriteByte(fragment[i])
+		if fragment[i] != '%' {
+			continue
+		}
+		if _, err := url.PathUnescape(fragment[i:min(i+3, len(fragment))]); err != nil {
+			b.WriteString("25")
+		}
+	}
+	return b.String()
+}
+
 // ChooseLang picks the language: the address, then the saved choice, then the browser's list.
 func ChooseLang(asked, saved string, browser []string) string {
 	for _, v := range append([]string{asked, saved}, browser...) {

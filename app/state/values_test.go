@@ -1,6 +1,7 @@
 package state
 
 import (
+	"net/url"
 	"reflect"
 	"testing"
 )
@@ -22,6 +23,28 @@ func TestParseAddress(t *testing.T) {
 		want.Policy = fullCache()
 		if got := ParseAddress(query, "#main"); !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, want %+v", query, got, want)
+		}
+	}
+}
+
+// A browser hands over any fragment; go-app ends at an address that net/url does not take.
+func TestReadableFragments(t *testing.T) {
+	for fragment, want := range map[string]string{
+		"":                    "",
+		"#cap=25&pol=snapkv":  "#cap=25&pol=snapkv",
+		"#pol=%73nap%4bv%2B":  "#pol=%73nap%4bv%2B",
+		"#cap=%zz":            "#cap=%25zz",
+		"#%":                  "#%25",
+		"#a%4":                "#a%254",
+		"#%%41%":              "#%25%41%25",
+		"#%FF%00<b>%u4e2d 中%": "#%FF%00<b>%25u4e2d 中%25",
+	} {
+		got := Readable(fragment)
+		if got != want {
+			t.Errorf("%q: %q, want %q", fragment, got, want)
+		}
+		if _, err := url.Parse("https://example.org/" + got); err != nil {
+			t.Error(err)
 		}
 	}
 }

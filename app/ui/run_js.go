@@ -15,6 +15,11 @@ import (
 // Run starts the page in the browser and does not return. build must be the engine's. Until the words are there the
 // prerendered page stays.
 func Run(build string) error {
+	readable()
+	js.Global().Call("addEventListener", "popstate", js.FuncOf(func(js.Value, []js.Value) any { // before go-app's
+		readable()
+		return nil
+	}))
 	location := js.Global().Get("location")
 	options := state.ParseAddress(location.Get("search").String(), location.Get("hash").String())
 	lang := state.ChooseLang(options.Lang, saved(state.KeyLang), navigatorLanguages())
@@ -34,6 +39,14 @@ func Run(build string) error {
 	app.Route("/", func() app.Composer { return &Home{c: c, start: start} })
 	app.RunWhenOnBrowser()
 	return nil
+}
+
+// readable mends an address that go-app could not parse, and would end at.
+func readable() {
+	hash := js.Global().Get("location").Get("hash").String()
+	if mended := state.Readable(hash); mended != hash {
+		browser{}.Address(mended)
+	}
 }
 
 // follow listens for links to this page that are followed on it.
