@@ -58,15 +58,15 @@ func (a *At) Row(n step.Name, t int) ([]float32, error) {
 	return out, err
 }
 
-// Attention computes the softmax rows [n_heads][stored tokens] of the turn's row t over the stored tokens, in slot
-// order. It is exact when t is the last stored token: for the last row, from the layer's Store on.
+// Attention computes the softmax rows [n_heads][positions] of the turn's row t over the stored tokens; positions that have
+// none are 0. It is exact when t is the last stored token: for the last row, from the layer's Store on.
 func (a *At) Attention(t int) ([][]float32, error) {
 	c := &a.m.cfg
 	args := *a.args
 	args.Stored = true
 	args.From = a.chunk
 	out := make([][]float32, c.Heads)
-	n := args.Cache.List(a.Layer, 0).Slots
+	n := args.Pos + len(args.IDs)
 	for h := range out {
 		out[h] = make([]float32, n)
 	}

@@ -124,9 +124,7 @@ func (s *Session) Close() {
 	}
 	s.cache.Close()
 	s.m.backend.Free(s.arena)
-	if s.m.followed == s.recipe.plan {
-		_ = s.m.follow(nil) // only frees
-	}
+	_ = s.m.follow(nil) // only frees; other sessions say again whose plan they are of
 	s.m.led.Add(cache.Staging, -s.hostBytes(), -s.hostBytes())
 	s.arena = 0
 }

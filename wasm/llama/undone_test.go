@@ -3,6 +3,7 @@ package llama_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"kvlens/cache"
@@ -10,6 +11,7 @@ import (
 	"kvlens/wasm/llama"
 	"kvlens/wasm/sample"
 	"kvlens/wasm/step"
+	"kvlens/web/lab/golden"
 )
 
 // waiting is a backend that does something while results are waited for.
@@ -164,5 +166,67 @@ func TestAnswersThatGrowEndAtTheCap(t *testing.T) {
 	}
 	if err := session(t, m, llama.SessionOptions{}).SetCap(ctx, -16); err == nil {
 		t.Error("a cap below 0")
+	}
+}
+
+// A probe's rows are over positions, also where tokens have left: nobody attends to those.
+func TestAttentionAfterEvictions(t *testing.T) {
+	needsScorer(t)
+	m := exact(t, nil)
+	for _, r := range evicting(t) {
+		if plan(t, r).Store.Virtual {
+			continue // a compensation token has a share too
+		}
+		s := small(t, m, r.Recipe)
+		talk(t, s, 1)
+		before, at := held(s), int32(s.Position())
+		layers := 0
+		err := s.DecodeProbe(ctx, 7, func(a *llama.At) error {
+			if _, ok := a.Op.(step.Attend); !ok {
+				return nil
+			}
+			rows, err := a.Attention(0)
+			if err != nil {
+				return err
+			}
+			for q, row := range rows {
+				sum, kept := float32(0), append(before[a.Layer][q*m.Config().KVHeads/len(rows)], at)
+				for p, share := range row {
+					if sum += share; share != 0 && !slices.Contains(kept, int32(p)) {
+						t.Errorf("%s: layer %d, head %d attends to %d, which left", r.name, a.Layer, q, p)
+					}
+				}
+				if sum < 0.999 || sum > 1.001 || len(row) != int(at)+1 {
+					t.Errorf("%s: layer %d, head %d: %d shares of %v together", r.name, a.Layer, q, len(row), sum)
+				}
+			}
+			layers++
+			return nil
+		})
+		if err != nil || layers != m.Config().Layers {
+			t.Errorf("%s: %d layers, %v", r.name, layers, err)
+		}
+	}
+}
+
+// A session that was closed leaves nothing, also where another cap made another plan of its recipe.
+func TestClosedAfterAnotherCap(t *testing.T) {
+	needsScorer(t)
+	led := new(cache.Ledger)
+	m := load(t, golden.TinyModel(t), newBackend(t, led), led)
+	left := func(resized bool) int64 {
+		s := capped(t, m, policy.Recipe{Method: "snapkv"})
+		prefill(t, s, words(60, 1))
+		if resized {
+			if err := s.SetCap(ctx, 2*s.Cap()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Close()
+		return led.Total().Allocated
+	}
+	left(false)
+	if want, got := left(false), left(true); got != want {
+		t.Errorf("%d bytes are left, %d without another cap", got, want)
 	}
 }
