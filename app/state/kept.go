@@ -136,6 +136,16 @@ func (k Kept) Count(s Scope) (held, of int) {
 	return held, (last - first) * k.Tokens
 }
 
+// Uneven reports whether lists may hold, or hold, different numbers of tokens.
+func (k Kept) Uneven() bool {
+	for i := range k.Bits {
+		if k.Held(i) != k.Held(0) || len(k.Caps) > 0 && k.Caps[i] != k.Caps[0] {
+			return true
+		}
+	}
+	return false
+}
+
 // Columns is what became of each token in a scope, whose tokens they are asked of all at once.
 type Columns struct {
 	lists  int
@@ -193,14 +203,13 @@ func (c Columns) Fate(at, n int) (held, of int, why proto.Keeps) {
 	return held, of, why
 }
 
-// Whys are the reasons that occur, in their order, and whether anything has left.
+// Whys are the reasons that occur, in their order, and whether any token has left every list.
 func (c Columns) Whys() (whys []proto.Keeps, gone bool) {
 	var sums [proto.KeptChance + 1]int
-	held := 0
 	for _, t := range c.tokens {
+		gone = gone || t == column{}
 		for i, v := range t {
 			sums[i] += int(v)
-			held += int(v)
 		}
 	}
 	for w, n := range sums {
@@ -208,5 +217,5 @@ func (c Columns) Whys() (whys []proto.Keeps, gone bool) {
 			whys = append(whys, proto.Keeps(w))
 		}
 	}
-	return whys, held < c.lists*len(c.tokens)
+	return whys, gone
 }

@@ -299,8 +299,16 @@ func TestFates(t *testing.T) {
 	if held, of := k.Count(Scope{1, -1}); held != 5 || of != 10 {
 		t.Errorf("layer 1 has %d of %d", held, of)
 	}
-	if whys, gone := k.Columns(Everywhere).Whys(); !slices.Equal(whys, []proto.Keeps{proto.KeptScore}) || !gone {
-		t.Errorf("%v, %v", whys, gone)
+	for scope, left := range map[Scope]bool{Everywhere: false, {0, 0}: true, {1, -1}: true} { // 1 and 3 are in one list each
+		if whys, gone := k.Columns(scope).Whys(); !slices.Equal(whys, []proto.Keeps{proto.KeptScore}) || gone != left {
+			t.Errorf("%+v: %v, %v", scope, whys, gone)
+		}
+	}
+	if !k.Uneven() {
+		t.Error("lists of two and of three tokens count as alike")
+	}
+	if even := keptOf(kept([]int{0, 4}, []int{1, 4}, []int{2, 4}, []int{3, 4})); even.Uneven() {
+		t.Errorf("lists of two tokens do not: %+v", even.Caps)
 	}
 	odd := kept()
 	odd.Bits = odd.Bits[:3]

@@ -31,7 +31,7 @@ func (a *announcer) changed(before, after state.Model) {
 		a.say(c.t("say.ready"))
 	case before.Phase == state.Changing && after.Phase == state.Idle:
 		message := c.t("say.changed")
-		if after.Kept.Layers > 0 && !after.Kept.All {
+		if after.Kept.Tokens > 0 && !after.Kept.All {
 			message += c.t("sentence.separator") + c.scopeText()
 		}
 		a.say(message)

@@ -40,7 +40,11 @@ func (c *controller) budgets() app.UI {
 			b.Held[len(b.Held)-1] = max(b.Held[len(b.Held)-1], k.Held(i))
 		}
 	}
-	b.Says = c.t("budget.says", "b", k.Budget, "reserve", k.Reserve, "lists", len(k.Caps), "total", total)
+	says := "budget.says"
+	if k.Uneven() {
+		says = "budget.says.mean"
+	}
+	b.Says = c.t(says, "b", k.Budget, "reserve", k.Reserve, "lists", len(k.Caps), "total", total)
 	if k.Published > 0 {
 		b.Says += c.t("sentence.separator") + c.t("policy.observation", "used", k.Window, "published", k.Published)
 	}

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/maxence-charriere/go-app/v10/pkg/app"
 
@@ -191,8 +192,21 @@ func (h *header) offer(o state.Offer) app.UI {
 			app.Strong().Text(name),
 			app.Span().Class("small").Text(stored),
 			app.Span().Class("small").Text(c.t("models.licence", "licence", o.Licence)),
+			c.planted(o.Manifest),
 		),
 		app.Div().Class("row").Body(buttons...),
+	)
+}
+
+// planted says what the built-in model does not have of itself; its card lies beside its manifest.
+func (c *controller) planted(manifest string) app.UI {
+	o, ok := c.model.Offer(manifest)
+	if !ok || !o.BuiltIn {
+		return nothing()
+	}
+	return app.P().Class("small planted").Body(
+		app.Text(c.t("model.planted")+c.t("sentence.separator")),
+		app.A().Href(strings.TrimSuffix(manifest, ".json")+".md").Target("_blank").Rel("noopener").Text(c.t("model.card")),
 	)
 }
 

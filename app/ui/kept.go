@@ -185,9 +185,13 @@ func (k *card) kept(at, n int) []any {
 	if of == 0 {
 		return []any{written("small", "", c.t("kept.card.not"))}
 	}
-	text := c.t("kept.card.gone", "of", of)
+	text := c.t("kept.card.gone", "of", of/n)
 	if held > 0 {
-		text = keeps[why].sign + " " + c.t("kept.card", "held", held, "of", of, "why", c.t("keeps."+keeps[why].name))
+		key := "kept.card"
+		if n > 1 { // a character of several tokens has as many notes in each head
+			key = "kept.card.notes"
+		}
+		text = keeps[why].sign + " " + c.t(key, "held", held, "of", of, "why", c.t("keeps."+keeps[why].name))
 	}
 	return []any{written("small", "fate", text)}
 }

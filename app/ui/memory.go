@@ -17,7 +17,8 @@ type memory struct {
 	Lang string
 	M    state.Memory
 	KV   formula
-	Off  bool // the cap cannot be changed now
+	Each string // catalogue key of the number of tokens stored
+	Off  bool   // the cap cannot be changed now
 }
 
 // formula is the sizes that make the bytes of one token.
@@ -25,7 +26,14 @@ type formula struct{ Layers, KVHeads, HeadDim, Bytes uint32 }
 
 func (c *controller) memory() app.UI {
 	m := c.model
-	p := &memory{C: c, Lang: m.Lang, M: m.Memory, Off: m.Phase != state.Idle}
+	p := &memory{C: c, Lang: m.Lang, M: m.Memory, Each: "memory.stored", Off: m.Phase != state.Idle}
+	switch k := m.Kept; {
+	case k.All || k.Layers == 0:
+	case k.Uneven():
+		p.Each = "memory.stored.most"
+	default:
+		p.Each = "memory.stored.each"
+	}
 	if o := m.Opened; m.HasOpened {
 		numbers := 2 * o.Layers * o.KVHeads * o.HeadDim // keys and values of one token
 		if numbers > 0 && o.TokenBytes%numbers == 0 {
@@ -133,7 +141,7 @@ func (p *memory) tokens() string {
 	if m.Cap == 0 {
 		return c.t("memory.none")
 	}
-	s := c.t("memory.stored", "n", m.Stored) + c.t("list.separator")
+	s := c.t(p.Each, "n", m.Stored) + c.t("list.separator")
 	if m.Room < state.Endless {
 		s += c.t("memory.room", "n", m.Room)
 	} else {

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/maxence-charriere/go-app/v10/pkg/app"
@@ -132,7 +133,11 @@ func (c *controller) capText() string {
 	}
 	join(c.words.Bytes(m.Memory.Cap))
 	if b := m.Kept.Budget + m.Kept.Reserve; b > 0 {
-		join(c.t("cap.tokens", "n", b))
+		tokens := "cap.tokens"
+		if m.Kept.Uneven() {
+			tokens = "cap.tokens.mean"
+		}
+		join(c.t(tokens, "n", b))
 	}
 	return parts
 }
@@ -147,12 +152,14 @@ type about struct {
 	Window string
 	Off    bool
 	Tables bool
+	Model  string
 }
 
 func (c *controller) about() app.UI {
 	m := c.model
 	x := &about{
 		C: c, Lang: m.Lang, P: m.Policy, Mode: m.Mode, Off: m.Running() || m.Phase == state.Changing, Tables: !m.HasOpened || m.Opened.Tables,
+		Model: m.Current,
 	}
 	if k := m.Kept; k.Published > 0 {
 		x.Window = c.t("policy.observation.short", "used", k.Window, "published", k.Published)
@@ -176,6 +183,7 @@ func (x *about) Render() app.UI {
 		named(app.Details(), "policy-details").Class("fold").Body(
 			app.Summary().Body(app.Span().Text(c.t("policy.details"))),
 			x.card(method),
+			x.planted(method),
 			x.wrappers(method),
 			x.settings(method),
 		),
@@ -238,6 +246,15 @@ func (x *about) card(m *policy.Method) app.UI {
 	fact("window", x.Window)
 	fact("paper", m.Paper)
 	return named(app.Dl(), "policy-card").Class("facts").Body(body...)
+}
+
+// planted says of methods that build on sinks or on what heads do where those of the built-in model come from.
+func (x *about) planted(m *policy.Method) app.UI {
+	sinks := slices.ContainsFunc(m.Knobs, func(k policy.Knob) bool { return k.Name == "sinks" })
+	if !sinks && !state.Tables(policy.Recipe{Method: m.Name}) {
+		return nothing()
+	}
+	return x.C.planted(x.Model)
 }
 
 // decodeNames are the decode rules' parts of their catalogue keys.
