@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -112,7 +113,7 @@ func (e *engine) announce(j job, parts [][]int32) error {
 	asked := len(ids)
 	room := e.session.Room()
 	if e.session.Budget().Tokens > 0 {
-		room = asked // what does not fit leaves
+		room = math.MaxInt // what does not fit leaves
 	}
 	if e.saved.holds(parts) {
 		p.First, room = 0, asked // reading tells

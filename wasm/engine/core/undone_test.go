@@ -3,6 +3,7 @@
 package core
 
 import (
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -76,7 +77,7 @@ func TestNothingIsLostWhileIdle(t *testing.T) {
 // is reached: what is held then is told.
 func TestParityAtAShare(t *testing.T) {
 	p := opened(t, hooks{})
-	m := under("snapkv", 0.5)
+	m := under("snapkv", 0.3)
 	m.Memory.Parity = true
 	p.ask(m).ok()
 	g := ask(evening)
@@ -121,4 +122,48 @@ func TestSameButCap(t *testing.T) {
 			t.Errorf("another %s is the same", what)
 		}
 	}
+}
+
+// Twenty questions about one compressed story, and fifty turns of one conversation: nothing of one is in the next, and
+// nothing grows.
+func TestManyQuestionsAndTurns(t *testing.T) {
+	p := opened(t, hooks{})
+	for _, method := range []string{"snapkv", "cake", "streamingllm"} {
+		p.ask(under(method, 0.4)).ok()
+		var last [2]*outcome
+		for n := range 20 {
+			g := ask([]string{evening, morning}[n%2])
+			g.Later = true
+			o := p.ask(g).ok()
+			was := last[n%2]
+			if last[n%2] = o; n < 2 {
+				continue
+			}
+			if !reflect.DeepEqual(o.kept[len(o.kept)-1], was.kept[len(was.kept)-1]) || !slices.Equal(o.tokens(), was.tokens()) {
+				t.Fatalf("%s: question %d is answered %q, before %q", method, n, o.text(), was.text())
+			}
+			if n >= 4 && !slices.Equal(o.state.Ledger, was.state.Ledger) || arena(o.state.Ledger) != o.state.Cap {
+				t.Fatalf("%s: question %d: the ledger went from %+v to %+v", method, n, was.state.Ledger, o.state.Ledger)
+			}
+		}
+		g := askOn(evening)
+		g.Max = 6
+		settled := p.ask(g).ok()
+		for n := range 50 {
+			o := p.ask(g).ok()
+			if k := o.kept[len(o.kept)-1]; slices.Max(held(k)) > int(slices.Max(k.Caps)+k.Reserve) || arena(o.state.Ledger) != settled.state.Cap {
+				t.Fatalf("%s: turn %d: %d tokens in a list, budget %d + %d", method, n, slices.Max(held(k)), k.Budget, k.Reserve)
+			}
+			if a, b := total(o), total(settled); a > b+b/100 {
+				t.Fatalf("%s: turn %d: the ledger grew from %d to %d bytes", method, n, b, a)
+			}
+		}
+	}
+}
+
+func total(o *outcome) (bytes uint64) {
+	for _, r := range o.state.Ledger {
+		bytes += r.Allocated
+	}
+	return bytes
 }
