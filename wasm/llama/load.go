@@ -17,7 +17,7 @@ type Options struct {
 	Ledger   *cache.Ledger           // the ledger that the backend was made with; sessions enter their arenas there
 	Chunk    int                     // largest number of prompt tokens in one operation; 0 is 64
 	Progress func(done, total int64) // bytes of the file's tensors that were loaded
-	Yield    func()                  // called between pieces of work, so that a browser's events are heard
+	Yield    func()                  // called between pieces of work, so that a browser's events are heard; nil: nobody waits
 }
 
 const (
@@ -61,6 +61,7 @@ func Load(ctx context.Context, f *weights.File, b step.Backend, o Options) (*Mod
 	}
 	if m.yield == nil {
 		m.yield = func() {}
+		m.pace.steady()
 	}
 	if err := m.load(ctx, f, p, o); err != nil {
 		m.Close()
