@@ -15,6 +15,9 @@ type Options struct {
 	Notices []Notice // what was asked for and cannot be had
 }
 
+// mostNotices is how many notices an address is worth.
+const mostNotices = 4
+
 // DefaultSeed is the seed when the address names none: the same question gives the same answer on every visit.
 const DefaultSeed = 7
 
@@ -59,6 +62,9 @@ func ParseAddress(query, fragment string) Options {
 	}
 	p, notices := policyOf(asked)
 	o.Policy, o.Notices = p, append(o.Notices, notices...)
+	if len(o.Notices) > mostNotices { // an address of nothing but nonsense must not fill the page
+		o.Notices = append(o.Notices[:mostNotices-1:mostNotices-1], Notice{Key: "notice.address"})
+	}
 	return o
 }
 

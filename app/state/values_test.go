@@ -3,6 +3,7 @@ package state
 import (
 	"net/url"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -24,6 +25,13 @@ func TestParseAddress(t *testing.T) {
 		if got := ParseAddress(query, "#main"); !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, want %+v", query, got, want)
 		}
+	}
+}
+
+func TestNonsenseInTheAddressIsToldInAFewSentences(t *testing.T) {
+	o := ParseAddress("?lang=fr", "#wrap="+strings.Repeat("odd+", 1000)+"&cap=-1")
+	if n := len(o.Notices); n != mostNotices || o.Notices[0].Key != "notice.lang" || o.Notices[n-1].Key != "notice.address" {
+		t.Errorf("%d notices: %v", n, o.Notices[:min(n, 9)])
 	}
 }
 

@@ -148,6 +148,7 @@ func (x *composer) more() app.UI {
 			Lang(htmlLang(state.LangOf(q))).Text(q).
 			OnClick(func(app.Context, app.Event) {
 				c.send(state.Run{Question: q, Now: c.host.Now()})
+				c.focus("run") // this button goes
 			}, app.EventScope("more", q)), !x.Ready)
 	}
 	return app.Div().Class("more").Role("group").Aria("label", c.t("more.label")).Body(items...)

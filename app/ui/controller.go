@@ -44,6 +44,7 @@ type controller struct {
 	paints   []*turn                 // the turns on the page, in order
 	card     card
 	live     announcer
+	focused  app.Value   // what had the focus when a change of the cache began; nil for nothing
 	begin    state.Start // what the address, the settings and the list of models say
 }
 
@@ -86,6 +87,25 @@ func (c *controller) reduce(e state.Event) {
 	emptied(before.Draft, c.model.Draft)
 	if p := c.model.Problem; p != nil && p != before.Problem {
 		c.reveal("problem")
+	}
+	c.refocus(before.Phase, c.model.Phase)
+}
+
+// refocus gives the focus back to the control that began a change: while it lasts the control is disabled, and browsers
+// take the focus from those. One that has moved on stays where it is.
+func (c *controller) refocus(before, after state.Phase) {
+	switch {
+	case !c.there || before == after:
+	case after == state.Changing:
+		c.focused = document().Get("activeElement")
+	case before == state.Changing && c.focused != nil:
+		el := c.focused
+		c.focused = nil
+		c.home.Defer(func(app.Context) {
+			if now := document().Get("activeElement"); el.Truthy() && (!now.Truthy() || now.Equal(document().Get("body"))) {
+				el.Call("focus", map[string]any{"preventScroll": true})
+			}
+		})
 	}
 }
 

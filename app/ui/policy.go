@@ -121,7 +121,7 @@ func (c *controller) capText() string {
 	if m.Policy.Bytes == 0 {
 		parts = c.words.Percent(float64(m.Policy.Share) / 100)
 	}
-	known := m.Memory.Cap > 0 && (!m.Policy.Lowered() || m.Policy.Bytes > 0 || m.Kept.Layers > 0) && m.Phase != state.Changing
+	known := m.Memory.Cap > 0 && (!m.Policy.Lowered() || m.Policy.Bytes > 0 || m.Kept.Tokens > 0) && m.Phase != state.Changing
 	if !known {
 		return parts
 	}
@@ -153,13 +153,14 @@ type about struct {
 	Off    bool
 	Tables bool
 	Model  string
+	Max    uint32 // the answer's limit
 }
 
 func (c *controller) about() app.UI {
 	m := c.model
 	x := &about{
 		C: c, Lang: m.Lang, P: m.Policy, Mode: m.Mode, Off: m.Running() || m.Phase == state.Changing, Tables: !m.HasOpened || m.Opened.Tables,
-		Model: m.Current,
+		Model: m.Current, Max: m.Max,
 	}
 	if k := m.Kept; k.Published > 0 {
 		x.Window = c.t("policy.observation.short", "used", k.Window, "published", k.Published)
@@ -244,6 +245,9 @@ func (x *about) card(m *policy.Method) app.UI {
 		fact("decode", c.t("policy.decode."+decodeNames[p.Decode.Kind]))
 	}
 	fact("window", x.Window)
+	if x.P.Bytes == 0 && x.P.Lowered() {
+		fact("cap", c.t("cap.share", "percent", c.words.Percent(float64(x.P.Share)/100), "n", x.Max))
+	}
 	fact("paper", m.Paper)
 	return named(app.Dl(), "policy-card").Class("facts").Body(body...)
 }

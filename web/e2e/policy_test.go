@@ -5,6 +5,9 @@ package e2e
 import (
 	"fmt"
 	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // pick chooses an option of a list once it is there and enabled.
@@ -68,6 +71,7 @@ func TestPolicy(t *testing.T) {
 				t.Errorf("%d tokens are marked as gone, %d as kept", gone, kept)
 			}
 			v.oneHead()
+			v.keepsFocus()
 			if hash := eval[string](v, `location.hash`); hash != "#cap=25&pol=snapkv" {
 				t.Errorf("the address ends with %q", hash)
 			}
@@ -110,6 +114,17 @@ func (v *visitor) oneHead() {
 	v.pick("scope-layer", "-1")
 }
 
+// keepsFocus changes the cap from the keyboard: the button is disabled while the cache changes, and has the focus again.
+func (v *visitor) keepsFocus() {
+	v.Helper()
+	for _, b := range []struct{ id, then string }{{"cap-more", "35"}, {"cap-less", "25"}} {
+		eval[bool](v, fmt.Sprintf(`(() => { document.querySelector(%s).focus(); return true; })()`, quote(testID(b.id))))
+		v.do("Enter", chromedp.KeyEvent(kb.Enter))
+		v.wait("another cap", `s.phase === "idle" && s.policy.share === `+b.then)
+		v.until("the focus", fmt.Sprintf(`document.activeElement === document.querySelector(%s)`, quote(testID(b.id))))
+	}
+}
+
 // later asks two questions about one compressed story.
 func (v *visitor) later() {
 	v.Helper()
@@ -137,7 +152,7 @@ func (v *visitor) later() {
 	v.click("more-0")
 	v.wait("another answer", `s.phase === "idle" && s.turns.length === 1 && s.turns[0].ended && s.turns[0].asked !== `+quote(s.Turns[0].Asked))
 
-	v.visit("#pol=headkv&headkv.kernel=99&cap=50&wrap=criticalkv")
+	v.visit("#pol=headkv&headkv.kernel=99&cap=50&wrap=criticalkv&%zz") // net/url would not parse that
 	s = v.wait("the policy of the address", `s.phase === "idle" && s.policy.recipe.method === "headkv"`)
 	if s.Policy.Share != 50 || s.Policy.Fragment != "cap=50&headkv.kernel=31&pol=headkv&wrap=criticalkv" || s.Notices != 1 {
 		v.Errorf("from the address: %+v, %d notices", s.Policy, s.Notices)
