@@ -30,7 +30,7 @@ const cycles = `(async (n) => {
 	return true;
 })(%d)`
 
-// TestMemoryDoesNotGrow asks and starts 200 times and more, until memory has settled, and changes the model five times. The size of the memory comes
+// TestMemoryDoesNotGrow asks and starts over until memory has settled, and changes the model five times. The size comes
 // from the workers themselves, not from a counter of ours.
 func TestMemoryDoesNotGrow(t *testing.T) {
 	needBrowser(t)
