@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 
@@ -113,12 +114,19 @@ func (e *engine) change(j job, m proto.Memory) error {
 	if err == nil {
 		err = e.repeat(j.ctx, turns, e.progress(j))
 	}
-	if lost(err) { // restored as it was, and then changed
-		e.memory, e.past = was, turns
-		return err
+	if err != nil && !lost(err) {
+		back := e.makeSession(was)
+		if back == nil {
+			back = e.repeat(context.WithoutCancel(j.ctx), turns, func(proto.Progress) {})
+		}
+		if lost(back) {
+			err = errors.Join(err, back)
+		} else if back != nil {
+			e.close()
+		}
 	}
-	if err != nil && (e.makeSession(was) != nil || e.repeat(context.WithoutCancel(j.ctx), turns, func(proto.Progress) {}) != nil) {
-		e.close()
+	if lost(err) { // what was is restored, and then changed
+		e.memory, e.past = was, turns
 	}
 	return err
 }

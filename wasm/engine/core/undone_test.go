@@ -73,6 +73,43 @@ func TestNothingIsLostWhileIdle(t *testing.T) {
 	}
 }
 
+// A change that is stopped, on a device that goes before everything is as it was again: the conversation stays.
+func TestLostWhileGoingBack(t *testing.T) {
+	var made []*fragile
+	var cancel func()
+	p := newPage(t, hooks{choose: func(_ Wish, led *cache.Ledger) (step.Backend, string, error) {
+		made = append(made, &fragile{Backend: ref.New(led), left: -1})
+		return &watched{Backend: made[len(made)-1], run: func(*step.Args, int) {
+			if cancel != nil {
+				cancel()
+			}
+		}}, proto.WhyTested, nil
+	}})
+	p.ask(proto.Open{Manifest: builtIn, Backend: "webgpu"}).ok()
+	stored := p.ask(ask(evening)).ok().state.Stored
+	for _, after := range []int{5, 20, 60} { // operations: while it changes, while it goes back
+		heard, calls := make(chan struct{}), 0
+		cancel = func() {
+			if calls++; calls == 10 {
+				_ = p.conn.Send(proto.Encode(1<<20, proto.Stop{Target: p.last}))
+				<-heard
+			}
+		}
+		made[len(made)-1].left = after
+		p.last++
+		p.send(p.last, proto.SetMemory{Memory: proto.Memory{F32: true}})
+		o := p.wait(p.last, func(e event) {
+			if e.id == 1<<20 {
+				close(heard)
+			}
+		}).ok()
+		cancel = nil
+		if s := p.ask(proto.GetState{}).ok().state; o.done.Reason != proto.ReasonStopped || s.Stored != stored || len(o.moved) != 1 {
+			t.Errorf("lost after %d operations: ended with %+v, %d tokens of %d are left, moved %+v", after, o.done, s.Stored, stored, o.moved)
+		}
+	}
+}
+
 // With published triggers a prompt that is longer than the cap is read and compressed, and the answer grows until the cap
 // is reached: what is held then is told.
 func TestParityAtAShare(t *testing.T) {
