@@ -13,7 +13,7 @@ func (r *Run) allocate(candidates int) [][]int {
 	case HeadsMask:
 		return r.masked(candidates)
 	case HeadsImportance:
-		return r.important()
+		return r.important(candidates)
 	}
 	caps := r.spread(r.layers(candidates))
 	r.odd(caps)
@@ -78,8 +78,8 @@ func (r *Run) layers(candidates int) []int {
 	return stage.Even(total, n)
 }
 
-// important are the budgets of all lists by the importance of their heads.
-func (r *Run) important() [][]int {
+// important are the budgets of all lists by the importance of their heads, none above the prompt and its answer.
+func (r *Run) important(candidates int) [][]int {
 	h, b := &r.plan.Heads, r.total()/r.lists()
 	guard := r.protects(b)
 	var budgets []int
@@ -93,7 +93,8 @@ func (r *Run) important() [][]int {
 			budgets = append(budgets, guard+stage.RoundedMean(queries[i:i+group]))
 		}
 	default:
-		budgets = plus(stage.Importance(r.tables.Importance(r.shape), r.total()-guard*r.lists(), h.Beta), guard)
+		most := max(candidates, r.budget.Prompt) - guard
+		budgets = plus(stage.Importance(r.tables.Importance(r.shape), r.total()-guard*r.lists(), h.Beta, most), guard)
 	}
 	return slices.Collect(slices.Chunk(budgets, r.shape.KVHeads))
 }

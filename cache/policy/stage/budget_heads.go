@@ -1,11 +1,15 @@
 package stage
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Importance shares total tokens, protected ones left out, among lists by the importance of their heads (HeadKV): of a
 // mean of b, b·(1−1/beta) each, and the rest in proportion. Without any importance shares are equal. Each gets at least
-// one where the total allows.
-func Importance(importance []float64, total int, beta float64) []int {
+// one where the total allows. No list gets more than most: a list can't hold more tokens than there are, so what it
+// could not use goes to the others, where the published code leaves it unused.
+func Importance(importance []float64, total int, beta float64, most int) []int {
 	sum := 0.0
 	for _, x := range importance {
 		sum += x
@@ -18,7 +22,11 @@ func Importance(importance []float64, total int, beta float64) []int {
 	for i, x := range importance {
 		shares[i] = b - b/beta + x/sum*float64(total)/beta
 	}
-	return Apportion(shares, total, min(1, total/len(importance)), nil)
+	var hi []int
+	if most > 0 && total/len(importance) < most {
+		hi = slices.Repeat([]int{most}, len(importance))
+	}
+	return Apportion(shares, total, min(1, total/len(importance)), hi)
 }
 
 // ImportanceReference are the prefix tokens of each query head in the published code, for a mean of b: importances to

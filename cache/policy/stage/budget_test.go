@@ -311,12 +311,21 @@ func TestSafeTokens(t *testing.T) {
 // TestImportance: without differences shares are equal, and the more important head never has less.
 func TestImportance(t *testing.T) {
 	for _, imp := range [][]float64{{0, 0, 0}, {2, 2, 2}, {math.NaN(), 1, 1}} {
-		if got := Importance(imp, 31, 1.5); !slices.Equal(got, []int{11, 10, 10}) {
+		if got := Importance(imp, 31, 1.5, 100); !slices.Equal(got, []int{11, 10, 10}) {
 			t.Errorf("importance %v: %v, want equal shares", imp, got)
 		}
 	}
 	// b = 24: 8 each and 128 by importance, 8:4:2:1:1.
-	if got, want := Importance([]float64{8, 4, 2, 1, 1, 0, 0, 0}, 192, 1.5), []int{72, 40, 24, 16, 16, 8, 8, 8}; !slices.Equal(got, want) {
+	if got, want := Importance([]float64{8, 4, 2, 1, 1, 0, 0, 0}, 192, 1.5, 100), []int{72, 40, 24, 16, 16, 8, 8, 8}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+	// Of 72 and 40 there are 30 at the most: the 52 beyond go to the others: 6 to the 24, 46 to the other five.
+	got := Importance([]float64{8, 4, 2, 1, 1, 0, 0, 0}, 192, 1.5, 30)
+	if want := []int{30, 30, 30, 16 + 10, 16 + 9, 8 + 9, 8 + 9, 8 + 9}; !slices.Equal(got, want) {
+		t.Errorf("at most 30: %v, want %v", got, want)
+	}
+	// More than all lists can hold is shared as if there were no end.
+	if got, want := Importance([]float64{3, 1}, 100, 1.0, 20), []int{75, 25}; !slices.Equal(got, want) {
+		t.Errorf("at most 20: %v, want %v", got, want)
 	}
 }
