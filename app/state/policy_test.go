@@ -209,6 +209,9 @@ func TestFollowingALink(t *testing.T) {
 	if m.Policy.Recipe.Method != "tova" || m.Policy.Share != 50 || len(remakes(effects)) != 1 || m.Phase != Changing {
 		t.Errorf("%+v, %v", m.Policy, effects)
 	}
+	if busy, effects := Reduce(m, Follow{"#pol=window"}); !reflect.DeepEqual(busy, m) || !slices.Equal(effects, []Effect{Address{"cap=50&pol=tova"}}) {
+		t.Errorf("while the cache changes: %+v, %v", busy.Policy, effects)
+	}
 	m, _ = play(t, m, Ended{})
 	if again, effects := Reduce(m, Follow{"#main"}); !reflect.DeepEqual(again, m) || effects != nil {
 		t.Errorf("%+v, %v", again.Policy, effects)

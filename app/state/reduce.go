@@ -234,8 +234,11 @@ func adjust(m Model, e Event) (Model, []Effect) {
 
 // follow takes over the policy of an address. A fragment without values names a place on the page.
 func follow(m Model, fragment string) (Model, []Effect) {
-	if m.Running() || m.Phase == Changing || !strings.Contains(fragment, "=") {
+	switch {
+	case !strings.Contains(fragment, "="):
 		return m, nil
+	case m.Running() || m.Phase == Changing: // the address goes back to what is
+		return m, []Effect{Address{m.Policy.Fragment()}}
 	}
 	o := ParseAddress("", fragment)
 	m.Notices = o.Notices

@@ -37,6 +37,8 @@ func (a *announcer) changed(before, after state.Model) {
 		a.say(message)
 	case after.Phase == state.Prefill:
 		a.say(c.t("say.reading"))
+	case before.Running() && after.Phase == state.Idle && len(after.Turns) < len(before.Turns) && after.Problem == nil:
+		a.say(c.t("say.halted"))
 	case before.Running() && after.Phase == state.Idle:
 		if t, ok := after.Live(); ok && t.Ended && !t.Failed {
 			key := "say.answer"

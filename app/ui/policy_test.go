@@ -71,6 +71,26 @@ func TestSignsDiffer(t *testing.T) {
 	}
 }
 
+// Whoever listens hears how a turn ended, also one that was stopped before its first word and is gone from the page.
+func TestAStopIsAnnounced(t *testing.T) {
+	c := newController(words(t, "en"), noHost{})
+	c.reduce(state.Start{Offers: []state.Offer{{Manifest: "a.json", BuiltIn: true}}})
+	c.reduce(state.Opened{Opened: proto.Opened{Modes: []uint8{uint8(proto.Story)}}})
+	for _, steps := range []bool{false, true} {
+		c.reduce(state.Run{})
+		want := "say.halted"
+		if steps {
+			c.reduce(state.Stepped{Steps: []proto.Step{{Text: "no"}}})
+			want = "say.stopped"
+		}
+		c.reduce(state.Halt{})
+		c.reduce(state.Ended{Done: proto.Done{Reason: proto.ReasonStopped}})
+		if got := c.live.message; got != c.t(want, "text", "no") || c.model.Phase != state.Idle {
+			t.Errorf("with steps %v: %q in phase %v", steps, got, c.model.Phase)
+		}
+	}
+}
+
 func TestFateLetters(t *testing.T) {
 	c := newController(words(t, "en"), noHost{})
 	if got := fate(c.columns(), 0, 1); got != "-0" {
