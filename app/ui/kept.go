@@ -168,7 +168,8 @@ func (s *story) legend() app.UI {
 	if s.Gone {
 		items = append(items, app.Li().Body(app.Span().Class("stroke gone").Aria("hidden", "true"), app.Text(goneSign+" "+c.t("keeps.gone"))))
 	}
-	if s.Scope.Layer < 0 || s.Scope.Head < 0 {
+	whole := len(s.Whys) == 1 && s.Whys[0] == proto.KeptAll && !s.Gone // then all lines are alike
+	if !whole && (s.Scope.Layer < 0 || s.Scope.Head < 0) {
 		items = append(items, app.Li().Text(c.t("kept.bar")))
 	}
 	return named(app.Ul(), "legend").Class("legend").Body(items...)
