@@ -260,6 +260,8 @@ func (d *device) Read(b Buffer, off int64, dst []byte) error {
 	return nil
 }
 
+func (d *device) Abandon(reason string) { d.loss.set(reason) }
+
 func (d *device) Close() {
 	d.loss.set("closed")
 	d.drv.close()

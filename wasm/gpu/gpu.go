@@ -97,6 +97,9 @@ type Device interface {
 	// Lost is closed when the device is gone; LostReason then says why.
 	Lost() <-chan struct{}
 	LostReason() string
+	// Abandon ends what waits for the device, as a loss does, and frees nothing. Unlike all else it may be called beside
+	// other calls.
+	Abandon(reason string)
 	// Close destroys every buffer and the device.
 	Close()
 }

@@ -86,7 +86,7 @@ func (c *Chooser) webgpu(ctx context.Context, w core.Wish, led *cache.Ledger, fa
 	if w.Backend == integer {
 		lib.AskInteger()
 	}
-	if err := c.test(ctx, lib, w); err != nil {
+	if err := c.test(ctx, dev, lib, w); err != nil {
 		dev.Close()
 		return nil, err
 	}
@@ -94,8 +94,9 @@ func (c *Chooser) webgpu(ctx context.Context, w core.Wish, led *cache.Ledger, fa
 	return &backend{lib.Backend(led), dev, led}, nil
 }
 
-// test runs the self-test. Closing a device that does not answer ends what waits for it.
-func (c *Chooser) test(ctx context.Context, lib *kernel.Library, w core.Wish) error {
+// test runs the self-test. A device that does not answer is abandoned, which ends what waits for it: only then can it be
+// closed.
+func (c *Chooser) test(ctx context.Context, dev gpu.Device, lib *kernel.Library, w core.Wish) error {
 	limit := time.Minute
 	if lib.Plain {
 		limit *= 5
@@ -110,6 +111,11 @@ func (c *Chooser) test(ctx context.Context, lib *kernel.Library, w core.Wish) er
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
+		dev.Abandon("does not answer")
+		select {
+		case <-ended:
+		case <-time.After(time.Second): // waits for something that no loss ends: better to close it beside that
+		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return errSilent
 		}

@@ -48,10 +48,10 @@ func TestLedgerEqualsDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host = int64(4 * m.Config().Vocab) // the logits, and the page tables:
+	host = int64(4 * m.Config().Vocab) // the logits, page tables, and the position and the order of each slot:
 	for i := range m.Config().Layers * m.Config().KVHeads {
 		l := s.Cache().List(i/m.Config().KVHeads, i%m.Config().KVHeads)
-		host += int64(4 * (cap(l.Keys) + cap(l.Values) + cap(l.Positions)))
+		host += int64(4 * (cap(l.Keys) + cap(l.Values) + cap(l.Positions) + cap(l.At) + cap(l.Order())))
 	}
 	check("with a session")
 	var settled [cache.Kinds]cache.Row
