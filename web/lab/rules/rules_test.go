@@ -154,7 +154,7 @@ var testMayImport = map[string][]string{
 	"wasm/ref":       {"wasm/ref/reftest"}, // one suite for all backends
 	"wasm/cpu":       {"wasm/ref/reftest"},
 	"wasm/llama":     {"wasm/simd", "wasm/gpu", "wasm/tokenizer"}, // the benchmark's ceiling; devices; prose is text
-	"wasm/gpu":       {"wasm/gpu/gputest"},      // opens devices where there are any
+	"wasm/gpu":       {"wasm/gpu/gputest"},                        // opens devices where there are any
 	"wasm/kernel":    {"wasm/gpu/gputest", "wasm/ref", "wasm/ref/reftest", "wasm/sample", "cache/policy/stage"},
 }
 
