@@ -202,9 +202,7 @@ func TestInsistedInVain(t *testing.T) {
 	v.load("&backend=webgpu")
 	v.problem = "backend"
 	v.wait("the problem", `s.problem?.code === "backend"`)
-	if said := eval[string](v, `document.querySelector('[data-testid="problem"]').innerText`); !strings.Contains(said, "没有图形适配器") {
-		v.Errorf("the page says %q, without the reason", said)
-	}
+	v.until("the reason", `document.querySelector('[data-testid="problem"]')?.innerText.includes("没有图形适配器") ?? false`)
 	v.shot("insisted")
 	v.click("problem-action")
 	v.problem = ""
