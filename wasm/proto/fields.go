@@ -20,6 +20,9 @@ func (m *Memory) fields(w *wire) {
 	m.Recipe.fields(w)
 	w.boolean(&m.F32)
 	w.boolean(&m.Parity)
+	w.boolean(&m.Explain)
+	w.boolean(&m.Shadow)
+	w.boolean(&m.Undo)
 }
 
 func (m *Recipe) fields(w *wire) {
@@ -46,6 +49,7 @@ func (m *Generate) fields(w *wire) {
 	w.u32s(&m.Forced)
 	w.boolean(&m.Later)
 	w.boolean(&m.Rows)
+	w.boolean(&m.Resume)
 }
 
 func (m *Sampling) fields(w *wire) {
@@ -76,6 +80,8 @@ func (m *Matrix) fields(w *wire) {
 		w.u32(v)
 	}
 	w.u8s(&m.Codes)
+	w.u32s(&m.Left)
+	w.u8s(&m.Would)
 }
 
 func (m *Progress) fields(w *wire) {
@@ -217,6 +223,8 @@ func (m *Kept) fields(w *wire) {
 	}
 	w.text(&m.Recipe)
 	w.u32(&m.RecipeVersion)
+	w.u32s(&m.Pins)
+	w.u8s(&m.Shadowed)
 }
 
 func (m *Failure) fields(w *wire) {
@@ -224,4 +232,80 @@ func (m *Failure) fields(w *wire) {
 	w.text(&m.Op)
 	w.text(&m.Msg)
 	w.texts(&m.Args)
+}
+
+func (m *Explain) fields(w *wire) {
+	w.u32(&m.Layer)
+	w.u32(&m.KVHead)
+}
+
+func (m *Undo) fields(w *wire)   { w.u32(&m.Tokens) }
+func (m *Pin) fields(w *wire)    { w.u32s(&m.Positions) }
+func (m *Recall) fields(w *wire) { w.u32(&m.Position) }
+
+func (m *Compare) fields(w *wire) {
+	w.text(&m.Text)
+	w.text(&m.Question)
+	w.text(&m.System)
+	w.u8((*uint8)(&m.Mode))
+	w.u32(&m.Max)
+	m.A.fields(w)
+	m.B.fields(w)
+	w.boolean(&m.Later)
+	w.text(&m.Gold)
+	w.text(&m.Other)
+}
+
+func (m *Explained) fields(w *wire) {
+	w.u32(&m.Layer)
+	w.u32(&m.KVHead)
+	w.u32(&m.Tokens)
+	w.u8s(&m.Kept)
+	w.u8s(&m.Stage)
+	w.u32s(&m.At)
+	w.f32s(&m.Score)
+	w.f32s(&m.Threshold)
+	w.u32s(&m.Rank)
+	w.u32s(&m.Voters)
+	w.u8s(&m.Votes)
+	w.u64(&m.Bytes)
+}
+
+func (m *Compared) fields(w *wire) {
+	w.u32(&m.Index)
+	w.u32(&m.Position)
+	w.u32(&m.Token)
+	w.text(&m.Text)
+	w.u8s(&m.Bytes)
+	w.f32s(&m.Prob)
+	w.f32s(&m.KL)
+	w.u8s(&m.Agree)
+	w.u32s(&m.Top)
+	w.texts(&m.TopTexts)
+	w.f32s(&m.Margin)
+}
+
+func (m *Strayed) fields(w *wire) {
+	w.u32(&m.Run)
+	w.u32(&m.Index)
+	w.u32(&m.Token)
+	w.text(&m.Text)
+	w.u8s(&m.Bytes)
+	w.boolean(&m.Same)
+}
+
+func (m *Contrast) fields(w *wire) {
+	w.u32(&m.Run)
+	w.text(&m.Recipe)
+	w.u32(&m.Tokens)
+	w.f32(&m.MeanKL)
+	w.f32(&m.MaxKL)
+	w.u32(&m.Agree)
+	w.u32(&m.Diverged)
+	w.u64(&m.Cap)
+	w.u64(&m.Peak)
+	w.u64(&m.Full)
+	w.f32(&m.Rate)
+	w.f32s(&m.Retained)
+	m.Kept.fields(w)
 }

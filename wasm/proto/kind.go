@@ -19,18 +19,27 @@ const (
 	KindListModels  Kind = 23
 	KindDeleteModel Kind = 24
 	KindView        Kind = 25
+	KindExplain     Kind = 26
+	KindUndo        Kind = 27
+	KindPin         Kind = 28
+	KindRecall      Kind = 29
+	KindCompare     Kind = 30
 
-	KindProgress Kind = 64
-	KindOpened   Kind = 65
-	KindPrompt   Kind = 66
-	KindStep     Kind = 67
-	KindState    Kind = 68
-	KindModels   Kind = 69
-	KindDone     Kind = 70
-	KindFailure  Kind = 71
-	KindMoved    Kind = 72
-	KindMatrix   Kind = 73
-	KindKept     Kind = 74
+	KindProgress  Kind = 64
+	KindOpened    Kind = 65
+	KindPrompt    Kind = 66
+	KindStep      Kind = 67
+	KindState     Kind = 68
+	KindModels    Kind = 69
+	KindDone      Kind = 70
+	KindFailure   Kind = 71
+	KindMoved     Kind = 72
+	KindMatrix    Kind = 73
+	KindKept      Kind = 74
+	KindExplained Kind = 75
+	KindCompared  Kind = 76
+	KindStrayed   Kind = 77
+	KindContrast  Kind = 78
 )
 
 // Message is anything that travels in a packet. Messages are plain values, not pointers.
@@ -59,18 +68,27 @@ func (Ping) Kind() Kind        { return KindPing }
 func (ListModels) Kind() Kind  { return KindListModels }
 func (DeleteModel) Kind() Kind { return KindDeleteModel }
 func (View) Kind() Kind        { return KindView }
+func (Explain) Kind() Kind     { return KindExplain }
+func (Undo) Kind() Kind        { return KindUndo }
+func (Pin) Kind() Kind         { return KindPin }
+func (Recall) Kind() Kind      { return KindRecall }
+func (Compare) Kind() Kind     { return KindCompare }
 
-func (Progress) Kind() Kind { return KindProgress }
-func (Opened) Kind() Kind   { return KindOpened }
-func (Prompt) Kind() Kind   { return KindPrompt }
-func (Step) Kind() Kind     { return KindStep }
-func (State) Kind() Kind    { return KindState }
-func (Models) Kind() Kind   { return KindModels }
-func (Done) Kind() Kind     { return KindDone }
-func (Failure) Kind() Kind  { return KindFailure }
-func (Moved) Kind() Kind    { return KindMoved }
-func (Matrix) Kind() Kind   { return KindMatrix }
-func (Kept) Kind() Kind     { return KindKept }
+func (Progress) Kind() Kind  { return KindProgress }
+func (Opened) Kind() Kind    { return KindOpened }
+func (Prompt) Kind() Kind    { return KindPrompt }
+func (Step) Kind() Kind      { return KindStep }
+func (State) Kind() Kind     { return KindState }
+func (Models) Kind() Kind    { return KindModels }
+func (Done) Kind() Kind      { return KindDone }
+func (Failure) Kind() Kind   { return KindFailure }
+func (Moved) Kind() Kind     { return KindMoved }
+func (Matrix) Kind() Kind    { return KindMatrix }
+func (Kept) Kind() Kind      { return KindKept }
+func (Explained) Kind() Kind { return KindExplained }
+func (Compared) Kind() Kind  { return KindCompared }
+func (Strayed) Kind() Kind   { return KindStrayed }
+func (Contrast) Kind() Kind  { return KindContrast }
 
 func (Hello) request()       {}
 func (Open) request()        {}
@@ -83,19 +101,28 @@ func (Ping) request()        {}
 func (ListModels) request()  {}
 func (DeleteModel) request() {}
 func (View) request()        {}
+func (Explain) request()     {}
+func (Undo) request()        {}
+func (Pin) request()         {}
+func (Recall) request()      {}
+func (Compare) request()     {}
 
-func (Hello) event()    {}
-func (Progress) event() {}
-func (Opened) event()   {}
-func (Prompt) event()   {}
-func (Step) event()     {}
-func (State) event()    {}
-func (Models) event()   {}
-func (Done) event()     {}
-func (Failure) event()  {}
-func (Moved) event()    {}
-func (Matrix) event()   {}
-func (Kept) event()     {}
+func (Hello) event()     {}
+func (Progress) event()  {}
+func (Opened) event()    {}
+func (Prompt) event()    {}
+func (Step) event()      {}
+func (State) event()     {}
+func (Models) event()    {}
+func (Done) event()      {}
+func (Failure) event()   {}
+func (Moved) event()     {}
+func (Matrix) event()    {}
+func (Kept) event()      {}
+func (Explained) event() {}
+func (Compared) event()  {}
+func (Strayed) event()   {}
+func (Contrast) event()  {}
 
 // Error makes a Failure an error, so that it can travel through Go code as it is.
 func (f Failure) Error() string { return fmt.Sprintf("%s: %s (code %d)", f.Op, f.Msg, f.Code) }
@@ -124,4 +151,13 @@ var codecs = map[Kind]codec{
 	KindView:        codecOf[View](),
 	KindMatrix:      codecOf[Matrix](),
 	KindKept:        codecOf[Kept](),
+	KindExplain:     codecOf[Explain](),
+	KindUndo:        codecOf[Undo](),
+	KindPin:         codecOf[Pin](),
+	KindRecall:      codecOf[Recall](),
+	KindCompare:     codecOf[Compare](),
+	KindExplained:   codecOf[Explained](),
+	KindCompared:    codecOf[Compared](),
+	KindStrayed:     codecOf[Strayed](),
+	KindContrast:    codecOf[Contrast](),
 }

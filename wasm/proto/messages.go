@@ -5,7 +5,7 @@
 package proto
 
 // Version changes with every change of the packets. Both sides must also be of one build.
-const Version = 4
+const Version = 5
 
 // Requests, page → engine.
 type (
@@ -31,6 +31,10 @@ type (
 		Recipe Recipe
 		F32    bool // f32 pages instead of f16
 		Parity bool // published triggers, and growth while decoding, instead of a cap that always holds
+		// What a session keeps so that one can ask about it later; the cache stays as it is when only these change.
+		Explain bool // scores and votes, for Explain
+		Shadow  bool // copies of what leaves, beside the cap, for Matrix.Would and Recall
+		Undo    bool // a copy of the cache after each prompt, so that Undo computes only the answer again
 	}
 	// Recipe says what stays under the cap: a registered method and the wrappers around it, innermost first.
 	Recipe struct {
@@ -63,6 +67,8 @@ type (
 		// that moment is kept: the next such turn about the same story, under the same settings, begins from it.
 		Later bool
 		Rows  bool // fill Step.Rows, RowTokens and Heads; CodeBadRequest "rows" where the backend shows none
+		// Resume has no prompt: the answer goes on where the conversation stands, after a stop, an Undo, or one token.
+		Resume bool
 	}
 	// Sampling are the settings of wasm/sample. Temperature 0 is greedy.
 	Sampling struct {
@@ -159,6 +165,8 @@ type (
 		Window, Published       uint32   // observation window in use, and the published one
 		Recipe                  string
 		RecipeVersion           uint32
+		Pins                    []uint32 // positions
+		Shadowed                []uint8  // as Bits: tokens that left and have a copy in the shadow; empty without one
 	}
 	// Step is one generated token and what the views show of it: the columns of a run. Columns that no view asked for
 	// are empty. Shapes: L layers, G kv heads, Q query heads, N tokens stored.
@@ -197,6 +205,11 @@ type (
 	Matrix struct {
 		Layer, Head, First, Tokens, Pool, Cells uint32
 		Codes                                   []uint8 // [Cells][Cells], at most 1 MiB
+		// Left is how many tokens the conversation had when each token left the head's list, Stays where it has not. Codes
+		// of queries from then on are 0. Columns of Tokens values, empty where nothing has left.
+		Left []uint32
+		// Would is, with a shadow, the attention that such queries would have given if nothing had left; else empty.
+		Would []uint8
 	}
 	// Evictions are columns of one length, or empty. Head is the KV head, Step the index of the Step that they came with.
 	Evictions struct {
@@ -317,4 +330,5 @@ const (
 	CodeLost                       // the graphics processor was taken away, and nothing could take its place
 	CodeSmall                      // the cap holds no token under this recipe
 	CodeTables                     // the recipe needs measured heads, and this model's were not: Args = table
+	CodeNoRecord                   // nothing was kept that could answer this: Args = setting, "explain" or "shadow"
 )
