@@ -48,7 +48,7 @@ var Kernels = []Kernel{
 		Name: "attend", Includes: map[string][]string{"merge": {"alone", "merge"}},
 		Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans, "VALUE_F16": booleans},
 	},
-	{Name: "score", Consts: map[string][]string{"KEY_F16": booleans}},
+	{Name: "score", Includes: map[string][]string{"reads": {"all", "marked"}}, Consts: map[string][]string{"KEY_F16": booleans}},
 	{Name: "weigh", Includes: map[string][]string{"top": {"top", "top_lanes"}}, Consts: map[string][]string{"VALUE_F16": booleans}},
 	{Name: "reduce", Consts: map[string][]string{"SPLITS": splits}},
 	{Name: "output", Includes: map[string][]string{"layout": layouts, "product": products}, Consts: map[string][]string{"SPLITS": splits}},

@@ -1,5 +1,6 @@
 // Decode, first half of attention: the logits q·k/√dim of one row of queries over a layer's stored tokens. A slot that
-// is dead or later than LAST gets LOWEST. The row stays in scratch, where views and policies find it.
+// is dead or later than LAST gets LOWEST, and so does one that the head does not read (Quest). The row stays in scratch,
+// where views and policies find it.
 //
 // Shapes: q [chunk rows][heads·dim], of which row QUERY; scores [heads][CAPACITY].
 // Grid: x over SPLITS workgroups that stride over the slots, y over the heads: its size does not depend on how many
@@ -10,6 +11,7 @@ struct Params {
   kv_heads: u32,
   dim: u32,
   scale: f32,
+  bound: u32, // slots of a page of bounds, where heads read some of them
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -23,6 +25,7 @@ struct Params {
 //!include lib/grid.wgsl
 //!include lib/pages.wgsl
 //!include lib/lanes.wgsl
+//!include lib/reads_{reads}.wgsl
 
 @compute @workgroup_size(GROUP)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
@@ -32,7 +35,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   let count = session[ring_at(list) + 1u];
   for (var slot = id.x; slot < count; slot += groups.x * GROUP) {
     var logit = LOWEST;
-    if (arena[position_at(list, slot)] <= session[LAST]) {
+    if (arena[position_at(list, slot)] <= session[LAST] && reads(h, slot)) {
       let key = key_at(list, slot);
       var sum = 0.0;
       for (var i = 0u; i < p.dim / 2u; i++) {

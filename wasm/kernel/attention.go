@@ -31,7 +31,9 @@ func (e *exec) attend(layer int) *operation {
 		threads: func(rows int) int { return rows * s.Heads * lanes },
 	}, shape...)
 	grid := func() (x, y int) { return parts, s.Heads }
-	e.add(&out.stored, node{variant: shaders.Variant{Kernel: "score"}, pages: true, grid: grid}, shape...)
+	e.add(&out.stored, node{
+		variant: shaders.Variant{Kernel: "score", Includes: map[string]string{"reads": "all"}}, pages: true, grid: grid,
+	}, shape...)
 	e.add(&out.stored, node{
 		variant: shaders.Variant{Kernel: "weigh", Includes: map[string]string{"top": top}}, pages: true, grid: grid,
 	}, shape...)

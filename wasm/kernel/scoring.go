@@ -29,7 +29,7 @@ import (
 //
 //	sums, cap   after weigh    accrue, before a victim is chosen
 //	row         after weigh    accrue, before a victim is chosen
-//	pages       before score   bounds, quest                            Bound; PageScores, Pages
+//	pages       before score   bounds, quest; score skips the others    Bound; PageScores, Pages
 //
 // Buffers go by the names of the shaders' variables; [Scoring.Floats] says how long they are. worth has the scores by KV
 // head, rows by query head.
@@ -81,7 +81,7 @@ func (l *Library) Scoring(p *policy.Plan, s *step.Shape, geo *cache.Geometry, la
 	if layer >= p.Score.SkipLayers {
 		x.prompt()
 	}
-	x.quest()
+	x.quest(layer)
 	x.row()
 	return x
 }
@@ -192,8 +192,8 @@ const (
 )
 
 // quest adds what pages of bounds take.
-func (x *Scoring) quest() {
-	s, page := &x.s, x.plan.Store.Page
+func (x *Scoring) quest(layer int) {
+	s, page := &x.s, x.plan.Store.PageIn(layer)
 	if page < 1 {
 		return
 	}

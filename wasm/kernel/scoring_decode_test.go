@@ -12,6 +12,7 @@ import (
 	"kvlens/wasm/kernel"
 	"kvlens/wasm/quant"
 	"kvlens/wasm/ref"
+	"kvlens/wasm/ref/reftest"
 )
 
 // eachDecode runs a test over both variants of what threads share, on half and float pages. Lists are alike where a layer's
@@ -215,7 +216,8 @@ func TestScoringBounds(t *testing.T) {
 	})
 }
 
-// A query reads the newest token's page and those with the largest bounds; of equals the first.
+// A query reads the newest token's page and those with the largest bounds; of equals the first. Slots of other pages have
+// no logit.
 func TestScoringPages(t *testing.T) {
 	eachDecode(t, false, func(r *scoreRig) {
 		s, d := &r.shape, r.shape.HeadDim
@@ -226,9 +228,13 @@ func TestScoringPages(t *testing.T) {
 		r.upload("session", quant.Bytes(words))
 		stride := (roomSlots + r.geo.Bound - 1) / r.geo.Bound
 		for read := 1; read <= 4; read++ {
-			x := r.lib.Scoring(&policy.Plan{Store: policy.Store{Page: r.geo.Bound, Read: read*r.geo.Bound + 1}}, s, &r.geo, scoreLayer)
+			p := &policy.Plan{Store: policy.Store{Page: r.geo.Bound, Read: read*r.geo.Bound + 1}}
+			x := r.lib.Scoring(p, s, &r.geo, scoreLayer)
 			r.run(x, x.Stored)
 			r.run(x, x.Query)
+			r.upload("scores", quant.Bytes(slices.Repeat([]float32{unread}, s.Heads*roomSlots)))
+			r.run(x, r.lib.Selection(p, s, &r.geo, scoreLayer, false).Logits)
+			scores := r.read("scores", s.Heads*roomSlots)
 			marks := make([]uint32, s.Heads*stride)
 			r.must(r.dev.Read(r.bufs["marks"], 0, quant.Bytes(marks)))
 			arena := make([]byte, len(r.arena))
@@ -247,7 +253,32 @@ func TestScoringPages(t *testing.T) {
 						t.Errorf("%d pages: head %d, page %d: marked %d, want %v of %v", read, h, page, got, w, most)
 					}
 				}
+				for slot, at := range l.At {
+					logit := scores[h*roomSlots+slot]
+					if !want[slot/r.geo.Bound] || at == cache.DeadPosition {
+						if logit != kernel.Lowest {
+							t.Errorf("%d pages: head %d, slot %d is not read: %v", read, h, slot, logit)
+						}
+						continue
+					}
+					dot := make([]float32, 1)
+					stage.Go{}.Dots(dot, r.q[(s.Heads+h)*d:][:d], unpack(r.list(kv).Key(slot), r.geo.Key, d), float32(1/math.Sqrt(float64(d))))
+					reftest.Compare(t, "logit", []float32{logit}, dot, reftest.Float32)
+				}
 			}
 		}
 	})
+}
+
+// Layers that a plan leaves whole choose no pages.
+func TestScoringWhole(t *testing.T) {
+	lib := new(kernel.Library)
+	geo := cache.Geometry{Layers: 2, KVHeads: 2, HeadDim: scoreShape.HeadDim, Bound: 2}
+	p := &policy.Plan{Store: policy.Store{Page: 2, Read: 4, Whole: scoreLayer + 1}}
+	if x := lib.Scoring(p, &scoreShape, &geo, scoreLayer); len(x.Stored)+len(x.Query) != 0 {
+		t.Errorf("%d and %d stages for pages that nobody reads by", len(x.Stored), len(x.Query))
+	}
+	if x := lib.Selection(p, &scoreShape, &geo, scoreLayer, false); len(x.Logits) != 0 {
+		t.Error("logits of some pages in a layer that reads everything")
+	}
 }

@@ -15,7 +15,7 @@ import (
 //	prompt      adapt (adaptive head budgets only), a read of n_kv_heads words, then the host's quotas
 //	            select; absorb (compensation only); keep
 //	            compact, where a list shrank and whole pages are to come free
-//	decoding    byrank instead of score (positions by rank)
+//	decoding    byrank instead of score (positions by rank), or score over the pages that were chosen
 //	            after weigh: virtual (compensation only), accrue (scoring.go), evict
 //
 // so that a decode rule takes at most two dispatches a layer: accrue and evict; windows take one. Compensation adds one.
@@ -36,8 +36,8 @@ type Selection struct {
 	Share []Stage
 	// Store selects and stores a layer's prompt, Compact frees the ends of its lists.
 	Store, Compact []Stage
-	// In a step of decoding: Logits takes the place of score.wgsl where positions are ranks, Beside runs after weigh.wgsl,
-	// and Rule, after accrue.wgsl where the plan has that, says what leaves and which slots come next.
+	// In a step of decoding: Logits takes the place of score.wgsl where positions are ranks or pages are chosen, Beside runs
+	// after weigh.wgsl, and Rule, after accrue.wgsl where the plan has that, says what leaves and which slots come next.
 	Logits, Beside, Rule []Stage
 }
 
@@ -97,6 +97,13 @@ func (l *Library) Selection(p *policy.Plan, s *step.Shape, geo *cache.Geometry, 
 				"KEY_F16": strconv.FormatBool(geo.Key == cache.F16), "PAIRS": strconv.Itoa(s.HeadDim/2) + "u",
 			}},
 			groups: [2]int{parts, s.Heads}, Params: append(heads[:4:4], uint32(s.RotDim), flag(s.Neox), scale),
+		}}
+	} else if page := p.Store.PageIn(layer); page > 0 {
+		x.Logits = []Stage{{
+			Variant: shaders.Variant{
+				Kernel: "score", Includes: map[string]string{"reads": "marked"}, Consts: map[string]string{"KEY_F16": strconv.FormatBool(geo.Key == cache.F16)},
+			},
+			groups: [2]int{parts, s.Heads}, Params: append(heads[:4:4], scale, uint32(page)),
 		}}
 	}
 	if p.Store.Virtual {
