@@ -50,6 +50,7 @@ func (m *Generate) fields(w *wire) {
 	w.boolean(&m.Later)
 	w.boolean(&m.Rows)
 	w.boolean(&m.Resume)
+	w.u32(&m.Pause)
 }
 
 func (m *Sampling) fields(w *wire) {

@@ -69,6 +69,8 @@ type (
 		Rows  bool // fill Step.Rows, RowTokens and Heads; CodeBadRequest "rows" where the backend shows none
 		// Resume has no prompt: the answer goes on where the conversation stands, after a stop, an Undo, or one token.
 		Resume bool
+		// Pause ends the turn after so many tokens, as ReasonMax; Max stays what a share of the cap is settled by. 0 is none.
+		Pause uint32
 	}
 	// Sampling are the settings of wasm/sample. Temperature 0 is greedy.
 	Sampling struct {

@@ -183,8 +183,12 @@ func (a *answer) run(ctx context.Context, s *sample.Sampler) (proto.Reason, erro
 	for _, id := range a.g.Forced[min(len(forced), len(a.g.Forced)):] {
 		forced = append(forced, int32(id))
 	}
+	most := a.g.Max
+	if a.g.Pause > 0 {
+		most = min(most, a.g.Pause)
+	}
 	reason, err := a.e.session.Generate(ctx, llama.GenerateOptions{
-		Max: int(a.g.Max), Sampler: s, Stop: a.e.tok.EOG, Forced: forced,
+		Max: int(most), Sampler: s, Stop: a.e.tok.EOG, Forced: forced,
 	}, a.emit)
 	switch {
 	case reason == llama.ReasonFull:
