@@ -2,11 +2,8 @@ package weights
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"strings"
 	"time"
@@ -170,9 +167,9 @@ func (d *download) part(ctx context.Context, i int, off int64) error {
 // try fetches a part, stores it and verifies what was stored.
 func (d *download) try(ctx context.Context, i int, off int64, how Caching) error {
 	p := d.m.Parts[i]
-	var arrived hash.Hash
+	var arrived *digester
 	if how == Reload { // the first time was wrong: find out whether the network or the storage is to blame
-		arrived = sha256.New()
+		arrived = newDigester()
 	}
 	err := d.s.get(ctx, sibling(d.url, p.Name), how, func(r io.Reader) error {
 		return d.store(ctx, r, p, off, arrived)
@@ -188,12 +185,12 @@ func (d *download) try(ctx context.Context, i int, off int64, how Caching) error
 		return err
 	}
 	bad := &HashError{Part: p.Name, Want: p.SHA256, Got: got}
-	bad.Storage = arrived != nil && hex.EncodeToString(arrived.Sum(nil)) == p.SHA256
+	bad.Storage = arrived != nil && arrived.hex() == p.SHA256
 	return bad
 }
 
 // store copies exactly a part's bytes from r to the data file.
-func (d *download) store(ctx context.Context, r io.Reader, p Part, off int64, arrived hash.Hash) error {
+func (d *download) store(ctx context.Context, r io.Reader, p Part, off int64, arrived *digester) error {
 	var done int64
 	for {
 		n, err := r.Read(d.buf)
@@ -223,11 +220,11 @@ func (d *download) store(ctx context.Context, r io.Reader, p Part, off int64, ar
 
 // sum is the SHA-256 of a part as it is stored.
 func (d *download) sum(size, off int64) (string, error) {
-	h := sha256.New()
+	h := newDigester()
 	if _, err := io.CopyBuffer(struct{ io.Writer }{h}, io.NewSectionReader(d.data, off, size), d.buf); err != nil {
 		return "", fmt.Errorf("weights: read back what was stored: %w", err)
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return h.hex(), nil
 }
 
 func (d *download) mark(ctx context.Context, i int) error {

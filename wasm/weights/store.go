@@ -3,7 +3,6 @@ package weights
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -313,15 +312,17 @@ func (s *Store) storage(ctx context.Context, what string, need int64, err error)
 
 // folderOf names a model's folder by its manifest's address.
 func folderOf(url string) string {
-	h := sha256.Sum256([]byte(url))
-	return "model-" + hex.EncodeToString(h[:12])
+	d := newDigester()
+	d.Write([]byte(url))
+	sum := d.sum()
+	return "model-" + hex.EncodeToString(sum[:12])
 }
 
 // digest names the content of a model: two manifests of one digest have the same bytes.
 func digest(m *Manifest) string {
-	h := sha256.New()
+	d := newDigester()
 	for _, p := range m.Parts {
-		fmt.Fprintln(h, p.Size, p.SHA256)
+		fmt.Fprintln(d, p.Size, p.SHA256)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return d.hex()
 }
