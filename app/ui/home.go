@@ -23,7 +23,8 @@ func (h *Home) OnMount(ctx app.Context) { h.c.mounted(ctx, h.start) }
 // OnAppUpdate offers a reload when a newer version of the site has been fetched.
 func (h *Home) OnAppUpdate(ctx app.Context) { h.c.updated = ctx.AppUpdateAvailable() }
 
-// Render lays the page out: what is read in the middle, what it costs on the right, what it means on the left.
+// Render lays the page out: what is read and answered in the middle, with the heads that read it below; what it costs, one
+// head and one token looked at closely on the right; what it means on the left. On a phone these follow each other.
 func (h *Home) Render() app.UI {
 	c := h.c
 	m := c.model
@@ -39,13 +40,18 @@ func (h *Home) Render() app.UI {
 			c.editor(),
 			c.story(),
 			named(app.Div(), "turns").Class("turns").Body(c.turns()...),
+			c.steps(),
+			c.heads(),
+			c.compare(),
 			c.opening(),
 			c.composer(),
 			&cardHolder{C: c},
 		),
 		&guide{C: c, Lang: m.Lang, Mode: m.Mode},
-		app.Aside().Class("side").Aria("label", c.t("memory.title")).Body(
+		app.Aside().Class("side").Aria("label", c.t("inspector.title")).Body(
 			c.memory(),
+			c.matrix(),
+			c.why(),
 			&sampling{C: c, Lang: m.Lang, Sampling: m.Sampling, Max: m.Max, Busy: m.Running()},
 		),
 		c.status(),
