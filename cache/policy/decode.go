@@ -16,6 +16,7 @@ func (r *Run) Step(layer int, in *StepInput) [][]int32 {
 		r.caps[layer] = caps
 	}
 	var worth [][]float32
+	var by DecodeKind // the rule that worth is of: where heads are masked, a layer's lists differ
 	for h, pos := range in.Pos {
 		n := len(pos)
 		r.held[layer][h] = n
@@ -27,8 +28,8 @@ func (r *Run) Step(layer int, in *StepInput) [][]int32 {
 		if rule == DecodeStop || n < full {
 			continue
 		}
-		if worth == nil {
-			worth = r.worth(in, rule)
+		if worth == nil || by != rule {
+			worth, by = r.worth(in, rule), rule
 		}
 		leave[h] = r.leave(pos, worth[h], caps[h])
 		r.held[layer][h] -= len(leave[h])

@@ -96,6 +96,26 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// TestStepMasked: in one layer, a retrieval head goes by what tokens are worth and the others by age, whichever comes first.
+func TestStepMasked(t *testing.T) {
+	p := &Plan{Heads: Heads{Kind: HeadsMask, Duo: true, Retrieval: 0.5, Local: 2}, Decode: capRule}
+	sums := []float32{3, 0, 1, 2}
+	for retrieval, want := range [][][]int32{{{1}, {0}}, {{0}, {1}}} {
+		scores := make([]float32, 4)
+		scores[2*retrieval], scores[2*retrieval+1] = 1, 1
+		r, err := NewRun(p, Shape{1, 4, 2, 2}, Budget{Tokens: 3, Reserve: 1}, &Tables{Retrieval: [][]float32{scores}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := r.Step(0, &StepInput{Pos: [][]int32{all(4), all(4)}, Sums: [][]float32{sums, sums}})
+		for h, leave := range got {
+			if !slices.Equal(leave, want[h]) {
+				t.Errorf("KV head %d retrieves: %v leave head %d, want %v", retrieval, leave, h, want[h])
+			}
+		}
+	}
+}
+
 // TestStepOneSet: where a layer's lists are alike, its KV heads agree on what leaves.
 func TestStepOneSet(t *testing.T) {
 	rows := [][]float32{{.9, 0, .1}, {.9, 0, .1}, {0, .5, .5}, {0, .3, .7}} // mean .45, .2, .35
