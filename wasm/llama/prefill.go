@@ -44,6 +44,7 @@ func (s *Session) prefill(ctx context.Context, ids []int32, p pass) error {
 		return ctx.Err() // a GPU works off most of a prompt while its results are waited for
 	})
 	if err == nil {
+		s.spans[len(s.spans)-1].led = len(s.pending)
 		s.pending = nil
 	}
 	return err

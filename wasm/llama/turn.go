@@ -11,11 +11,24 @@ import (
 )
 
 // span is a run of tokens that came in together: a prompt, whose tokens were computed side by side, or tokens that
-// were computed one by one. Where tokens leave the cache the difference matters, so that a replay keeps it.
+// were computed one by one. Where tokens leave the cache the difference matters, so that a replay keeps it. Or it is a
+// deed: what was done to the cache between two tokens, which a replay does again.
 type span struct {
 	tokens int
 	prompt bool
+	led    int // first tokens of a prompt that were the answer's, pending before it
+	deed   *deed
 }
+
+// deed is something that was done to a session between two tokens.
+type deed struct {
+	do func(context.Context, *Session) error
+	// lasts says that the deed is done again under another recipe, too.
+	lasts bool
+}
+
+// did enters a deed after the tokens that are in the cache now.
+func (s *Session) did(d deed) { s.spans = append(s.spans, span{deed: &d}) }
 
 // turn runs work, which adds ids to the cache, and undoes everything if it fails. Where tokens have left the cache,
 // undoing means to compute the conversation again: that waits until the session is asked for something.
@@ -124,12 +137,15 @@ func (s *Session) ready(end int) error {
 func (s *Session) join(ids []int32, prompt bool) {
 	s.pos += len(ids)
 	s.ids = append(s.ids, ids...)
-	if last := len(s.spans) - 1; !prompt && last >= 0 && !s.spans[last].prompt {
+	if last := len(s.spans) - 1; !prompt && last >= 0 && s.spans[last].answer() {
 		s.spans[last].tokens += len(ids)
 		return
 	}
-	s.spans = append(s.spans, span{len(ids), prompt})
+	s.spans = append(s.spans, span{tokens: len(ids), prompt: prompt})
 }
+
+// answer says that the span's tokens were computed one by one.
+func (sp span) answer() bool { return !sp.prompt && sp.deed == nil }
 
 // settled makes the cache that of the conversation again, if a turn that failed has left it otherwise: prompts as
 // prompts, answers token by token, so that what comes next equals what would have come without that turn.
@@ -160,10 +176,18 @@ func (s *Session) again(ctx context.Context, ids []int32, spans []span) error {
 	for _, sp := range spans {
 		part := ids[:sp.tokens]
 		ids = ids[sp.tokens:]
+		if sp.deed != nil {
+			if err := sp.deed.do(ctx, s); err != nil {
+				return err
+			}
+			s.did(*sp.deed)
+			continue
+		}
 		if sp.prompt {
 			if err := s.attempt(part, true, func() error { return s.prompt(ctx, part, pass{}) }); err != nil {
 				return err
 			}
+			s.spans[len(s.spans)-1].led = sp.led
 			continue
 		}
 		for i := range part {
