@@ -2,24 +2,24 @@
 // the lowest that is free, or a fresh one. When FULL tokens are there, LIMIT stay: what never leaves and then what is worth
 // most, of equals the older.
 //
-// Shapes: worth [kv_heads][CAPACITY] by slot; by_rank, stays the same, scratch.
+// Shapes: by_rank, stays [kv_heads][CAPACITY], scratch.
 // Grid: one workgroup a KV head.
-const SOURCE: u32 = 0u; // of worth: 0 nothing (windows), 1 the newest token's attention, 2 accumulated attention
 const ABSORB: bool = false;
 
 struct Params {
   layer: u32,
+  heads: u32,
   kv_heads: u32,
   dim: u32,
-  pool: u32,  // 0, 1 mean or 2 largest of neighbours
-  size: u32,  // so many
-  apart: u32, // so many of the last tokens are no neighbours
-  all: u32,   // 1: the mean of all KV heads, whose slots hold the same tokens
+  reduce: u32, // MEAN, MAX or SUM over the group, or LAYER: all heads of the layer, whose slots hold the same tokens
+  pool: u32,   // 0, 1 mean or 2 largest of neighbours
+  size: u32,   // so many
+  after: u32,  // 1: after the reduction
+  apart: u32,  // so many of the last tokens are no neighbours
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read_write> session: array<u32>;
-@group(0) @binding(2) var<storage, read> worth: array<f32>;
 @group(0) @binding(3) var<storage, read_write> lists: array<u32>;
 @group(0) @binding(4) var<storage, read_write> ranks: array<u32>;
 @group(0) @binding(5) var<storage, read_write> stays: array<u32>;
@@ -37,47 +37,12 @@ struct Params {
 //!include lib/announce.wgsl
 //!include lib/choose.wgsl
 //!include lib/absorb.wgsl
+//!include lib/worth_{worth}.wgsl
 
-const AVERAGE: u32 = 1u;
-const HIGHEST: u32 = 2u;
-
-var<private> neighbours: u32; // ranks below have them
 var<workgroup> next: atomic<u32>;
-
-fn key_of(i: u32) -> u32 {
-  if (SOURCE == 0u) {
-    return 0u;
-  }
-  if (p.pool == 0u || i >= neighbours) {
-    return ordered(by_rank[row + i]);
-  }
-  let half = p.size / 2u;
-  var sum = 0.0;
-  var top = by_rank[row + i];
-  for (var j = max(i, half) - half; j < min(neighbours, i + p.size - half); j++) {
-    sum += by_rank[row + j];
-    top = max(top, by_rank[row + j]);
-  }
-  return ordered(select(sum / f32(p.size), top, p.pool == HIGHEST));
-}
 
 fn weight_of(i: u32) -> u32 {
   return select(0u, 1u, stays[row + i] == 0u);
-}
-
-// What a slot's token is worth.
-fn worth_of(h: u32, slot: u32) -> f32 {
-  if (SOURCE == 1u) {
-    return worth[row + slot];
-  }
-  if (p.all == 0u) {
-    return bitcast<f32>(arena[accumulated_at(p.layer * p.kv_heads + h, slot)]);
-  }
-  var sum = 0.0;
-  for (var g = 0u; g < p.kv_heads; g++) {
-    sum += bitcast<f32>(arena[accumulated_at(p.layer * p.kv_heads + g, slot)]);
-  }
-  return sum / f32(p.kv_heads);
 }
 
 @compute @workgroup_size(GROUP)
@@ -99,17 +64,8 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>, @builtin(workgroup_id) g
     atomicStore(&next, slots);
   }
   sync();
-  if (SOURCE != 0u) {
-    for (var slot = lane; slot < slots; slot += GROUP) {
-      let rank = ranks[rank_at(list, slot)];
-      if (rank != NONE) {
-        by_rank[row + rank] = worth_of(h, slot);
-      }
-    }
-    sync();
-  }
-  neighbours = n - min(n, p.apart);
   own(lane, n, 1u);
+  weigh(lane, h, slots, n);
   take(lane, protect(n, limit, lists[at + OLDEST], lists[at + NEWEST]));
   let count = number(lane);
   sync();

@@ -74,7 +74,7 @@ var Kernels = []Kernel{
 	{Name: "fold", Consts: map[string][]string{"VALUE_F16": booleans}},
 	{
 		Name: "accrue", Includes: map[string][]string{"top": {"top", "top_lanes"}},
-		Consts: map[string][]string{"FOLD": booleans, "SHARED": booleans, "SPLITS": splits},
+		Consts: map[string][]string{"SHARED": booleans, "SPLITS": splits},
 	},
 	{Name: "bounds", Consts: map[string][]string{"KEY_F16": booleans, "RECORDED": booleans}},
 	{Name: "quest"},
@@ -89,8 +89,11 @@ var Kernels = []Kernel{
 	{Name: "compact", Consts: map[string][]string{"ACCRUE": {"true"}}},
 	{Name: "byrank", Consts: map[string][]string{"KEY_F16": booleans, "PAIRS": {"16u", "32u"}}},
 	{Name: "virtual", Includes: map[string][]string{"top": {"top", "top_lanes"}}, Consts: map[string][]string{"SPLITS": splits}},
-	{Name: "evict", Consts: map[string][]string{"SOURCE": {"0u", "1u", "2u"}}},
-	{Name: "evict", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "ABSORB": {"true"}}},
+	{
+		Name: "evict", Includes: map[string][]string{"worth": {"nothing", "sums"}},
+		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "ABSORB": booleans},
+	},
+	{Name: "evict", Includes: map[string][]string{"worth": {"row"}, "top": {"top", "top_lanes"}}, Consts: map[string][]string{"SPLITS": splits}},
 }
 
 // FastProduct is a file for what kernels call product that needs more than every implementation has.

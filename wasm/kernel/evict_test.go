@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -15,11 +16,12 @@ import (
 // testEvict: step by step, the tokens that leave under each rule are those that a policy.Run names, and the slot of the next
 // token is the one that the cache gives it.
 func testEvict(t *testing.T, lib *kernel.Library, dev gpu.Device) {
-	row := func(recent int, kind policy.PoolKind, reduce policy.ReduceKind) policy.Decode {
+	row := func(recent int, kind policy.PoolKind, reduce policy.ReduceKind, after bool) policy.Decode {
 		return policy.Decode{
-			Kind: policy.DecodeRow, Recent: recent, Pool: policy.Pool{Kind: kind, Size: 3}, Reduce: policy.Reduce{Kind: reduce},
+			Kind: policy.DecodeRow, Recent: recent, Pool: policy.Pool{Kind: kind, Size: 3, After: after}, Reduce: policy.Reduce{Kind: reduce},
 		}
 	}
+	layer := policy.Reduce{Kind: policy.ReduceLayer}
 	sums := policy.Decode{Kind: policy.DecodeSums}
 	for name, c := range map[string]struct {
 		plan    policy.Plan
@@ -29,17 +31,25 @@ func testEvict(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 	}{
 		"window":     {policy.Plan{Protect: policy.Protect{Sinks: 2, Recent: 1}, Decode: policy.Decode{Kind: policy.DecodeOldest}}, []int{12, 14}, 1, false},
 		"H2O":        {policy.Plan{Protect: policy.Protect{Recent: 1, Part: 0.5}, Decode: sums}, []int{12, 14}, 1, false},
-		"sums alike": {policy.Plan{Reduce: policy.Reduce{Kind: policy.ReduceLayer}, Decode: sums}, []int{0, 0}, 1, true},
-		"TOVA":       {policy.Plan{Protect: policy.Protect{Recent: 1}, Decode: row(0, policy.PoolNone, policy.ReduceLayer)}, []int{0, 0}, 1, false},
-		"CAKE":       {policy.Plan{Protect: policy.Protect{Recent: 2}, Decode: row(4, policy.PoolAvg, policy.ReduceMean)}, []int{12, 14}, 1, false},
-		"largest":    {policy.Plan{Decode: row(1, policy.PoolMax, policy.ReduceMean)}, []int{12, 14}, 1, false},
+		"sums alike": {policy.Plan{Reduce: layer, Decode: sums}, []int{0, 0}, 1, true},
+		"TOVA":       {policy.Plan{Protect: policy.Protect{Recent: 1}, Reduce: layer, Decode: row(0, policy.PoolNone, policy.ReduceLayer, false)}, []int{0, 0}, 1, true},
+		"TOVA apart": {policy.Plan{Protect: policy.Protect{Recent: 1}, Reduce: layer, Decode: row(0, policy.PoolNone, policy.ReduceLayer, false)}, []int{12, 14}, 1, false},
+		"row, sum":   {policy.Plan{Decode: row(2, policy.PoolNone, policy.ReduceSum, false)}, []int{12, 14}, 1, false},
+		"CAKE":       {policy.Plan{Protect: policy.Protect{Recent: 2}, Decode: row(4, policy.PoolAvg, policy.ReduceMean, false)}, []int{12, 14}, 1, false},
+		"mean, max":  {policy.Plan{Decode: row(1, policy.PoolAvg, policy.ReduceMax, false)}, []int{12, 14}, 1, false},
+		"max, mean":  {policy.Plan{Decode: row(1, policy.PoolMax, policy.ReduceMean, false)}, []int{12, 14}, 1, false},
+		"after":      {policy.Plan{Decode: row(2, policy.PoolMax, policy.ReduceMean, true)}, []int{100, 94}, 1, false},
 		"cap":        {policy.Plan{Protect: policy.Protect{Sinks: 1, Recent: 2}, Decode: policy.Decode{Kind: policy.DecodeCap}}, []int{12, 14}, 3, false},
 		"wide":       {policy.Plan{Decode: sums}, []int{100, 94}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newKeepRig(t, lib, dev, cache.Geometry{Key: cache.F16, Scores: true})
-			r.fill(c.stored...)
-			r.steps(&c.plan, max(6, r.list(0).Live), c.reserve, c.oneSet)
+			defer func(was bool) { lib.Plain = was }(lib.Plain)
+			for _, plain := range []bool{true, false}[:1+min(1, int(c.plan.Decode.Reduce.Kind)+c.plan.Decode.Pool.Size)] {
+				lib.Plain = plain
+				r := newKeepRig(t, lib, dev, cache.Geometry{Key: cache.F16, Scores: true})
+				r.fill(c.stored...)
+				r.steps(&c.plan, max(6, r.list(0).Live), c.reserve, c.oneSet)
+			}
 		})
 	}
 }
@@ -63,30 +73,26 @@ func (r *keepRig) steps(p *policy.Plan, budget, reserve int, oneSet bool) {
 	for at := range steps {
 		pos := 200 + at
 		in := &policy.StepInput{Pos: make([][]int32, s.KVHeads), Rows: make([][]float32, s.Heads), Sums: make([][]float32, s.KVHeads)}
-		worth := r.worth(s.KVHeads * keepRoom)
 		scores := r.worth(keepRoom)
 		lists := r.words("lists", len(r.quotas)*kernel.ListWords)
 		for h := range s.KVHeads {
 			slots, err := r.cache.Put(keepLayer, h, []uint32{uint32(pos)})
 			r.must(err)
 			r.put(h, int(slots[0]), uint32(pos), r.draw(s.HeadDim), r.draw(s.HeadDim), 0)
-			if p.Decode.Reduce.Kind == policy.ReduceLayer {
-				copy(worth[h*keepRoom:], worth[:keepRoom])
-			}
 			l := r.list(h)
 			for rank, slot := range l.Order() {
 				in.Pos[h] = append(in.Pos[h], int32(l.At[slot]))
-				// Either half of the heads gives the mean.
-				x := worth[h*keepRoom+int(slot)]
-				for g := range s.Heads / s.KVHeads {
-					in.Rows[h*s.Heads/s.KVHeads+g] = append(in.Rows[h*s.Heads/s.KVHeads+g], x)
-				}
 				*r.pages(h).Score(int(slot)) = scores[(rank*7+at+31*h)%keepRoom]
 				in.Sums[h] = append(in.Sums[h], *r.pages(h).Score(int(slot)))
 			}
 			// The host says what never leaves when limit stay; positions from 200 on are no sinks.
 			words := lists[(keepLayer*s.KVHeads+h)*kernel.ListWords:]
 			words[kernel.ListOldest], words[kernel.ListNewest] = r.guards(p, h, budget)
+		}
+		for h, row := range r.attention(p.Decode.Pool.Size > 1) {
+			for _, slot := range r.list(h / (s.Heads / s.KVHeads)).Order() {
+				in.Rows[h] = append(in.Rows[h], row[slot])
+			}
 		}
 		session := r.session(pos, 1)
 		session[kernel.WordStep] = uint32(at)
@@ -97,7 +103,6 @@ func (r *keepRig) steps(p *policy.Plan, budget, reserve int, oneSet bool) {
 		r.upload("session", quant.Bytes(session))
 		r.upload("lists", quant.Bytes(lists))
 		r.upload("arena", r.arena)
-		r.upload("worth", quant.Bytes(worth))
 		for h, leave := range run.Step(keepLayer, in) {
 			var slots []uint32
 			for _, i := range leave {
@@ -120,6 +125,43 @@ func (r *keepRig) steps(p *policy.Plan, budget, reserve int, oneSet bool) {
 	if now := r.words("session", len(session)); !slices.Equal(now, session) {
 		r.Error("after the end: the session changed")
 	}
+}
+
+// attention sets the logits of a step and the sums of weights that weigh.wgsl leaves of them, and gives each head's softmax
+// over its slots. Unless all are distinct, many are equal.
+func (r *keepRig) attention(distinct bool) [][]float32 {
+	s, splits := &keepShape, 16
+	if r.lib.Plain {
+		splits = 4
+	}
+	logits := slices.Repeat([]float32{9}, s.Heads*keepRoom) // beyond the slots, what earlier steps left
+	parts := make([]float32, splits*s.Heads*(s.HeadDim+1))
+	rows := make([][]float32, s.Heads)
+	for h := range rows {
+		l := r.list(h / (s.Heads / s.KVHeads))
+		row := logits[h*keepRoom:][:l.Slots]
+		sum := 0.0
+		for slot, at := range l.At {
+			row[slot] = kernel.Lowest
+			if at == cache.DeadPosition {
+				continue
+			}
+			row[slot] = float32(r.rng.NormFloat64())
+			if !distinct && r.rng.IntN(2) == 0 {
+				row[slot] = float32(r.rng.IntN(3) - 1)
+			}
+			sum += math.Exp(float64(row[slot]))
+		}
+		rows[h] = make([]float32, l.Slots)
+		top := float64(slices.Max(row))
+		for slot, x := range row {
+			rows[h][slot] = float32(math.Exp(float64(x)) / sum)
+			parts[splits*s.Heads*s.HeadDim+slot%splits*s.Heads+h] += float32(math.Exp(float64(x) - top))
+		}
+	}
+	r.upload("scores", quant.Bytes(logits))
+	r.upload("parts", quant.Bytes(parts))
+	return rows
 }
 
 // guards are how many tokens at a list's ends never leave.

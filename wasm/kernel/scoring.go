@@ -28,7 +28,6 @@ import (
 // and a layer of a step of decoding:
 //
 //	sums, cap   after weigh    accrue, before a victim is chosen
-//	row         after weigh    accrue, before a victim is chosen
 //	pages       before score   bounds, quest; score skips the others    Bound; PageScores, Pages
 //
 // Buffers go by the names of the shaders' variables; [Scoring.Floats] says how long they are. worth has the scores by KV
@@ -56,7 +55,8 @@ type Scoring struct {
 	// Observe runs after each chunk's attention: the candidates' queries are the chunk's. Input runs after the last chunk:
 	// they are the observation window's, or for expected attention, which looks at none, the newest row's alone.
 	Observe, Input []Stage
-	// Stored runs after rows were stored, Query in a step of decoding before its logits, Row after its values were weighed.
+	// Stored runs after rows were stored, Query in a step of decoding before its logits, Row after its values were weighed
+	// and the compensation token joined them.
 	Stored, Query, Row []Stage
 
 	s          step.Shape
@@ -68,8 +68,7 @@ type Scoring struct {
 	shape      []uint32
 }
 
-// Scoring is the stages that a plan takes in one layer of a model whose pages have the geometry's formats. Where lists do
-// not hold the same tokens, the host asks for a decode rule's reduction over the group instead of the layer.
+// Scoring is the stages that a plan takes in one layer of a model whose pages have the geometry's formats.
 func (l *Library) Scoring(p *policy.Plan, s *step.Shape, geo *cache.Geometry, layer int) *Scoring {
 	x := &Scoring{s: *s, plan: *p, parts: splits, lanes: 16, whole: "whole_lanes", top: "top_lanes"}
 	if l.Plain {
@@ -210,31 +209,20 @@ func (x *Scoring) quest(layer int) {
 	x.Query = []Stage{bounds(true, func(*Candidates) int { return one }), choice}
 }
 
-// row adds what a decode rule looks at.
+// row adds what a decode rule accumulates.
 func (x *Scoring) row() {
 	s, rule := &x.s, &x.plan.Decode
-	reduce, decay, weight := policy.ReduceMean, rule.Decay, 1.0
+	weight := 1 / float64(s.Heads/s.KVHeads)
 	switch rule.Kind {
 	case policy.DecodeSums:
 	case policy.DecodeCap:
-		weight = 1 - rule.Decay
-	case policy.DecodeRow:
-		reduce, decay = rule.Reduce.Kind, 0
+		weight *= 1 - rule.Decay
 	default:
 		return
 	}
-	switch reduce {
-	case policy.ReduceMean:
-		weight /= float64(s.Heads / s.KVHeads)
-	case policy.ReduceLayer:
-		weight /= float64(s.Heads)
-	}
-	consts := map[string]string{
-		"FOLD": strconv.FormatBool(rule.Kind != policy.DecodeRow), "SHARED": strconv.FormatBool(x.lanes > 1),
-		"SPLITS": strconv.Itoa(x.parts) + "u",
-	}
-	accrue := x.stage("accrue", consts, nil, flag(reduce == policy.ReduceLayer), flag(reduce == policy.ReduceMax),
-		float(float32(decay)), float(float32(weight)))
+	accrue := x.stage("accrue", map[string]string{
+		"SHARED": strconv.FormatBool(x.lanes > 1), "SPLITS": strconv.Itoa(x.parts) + "u",
+	}, nil, float(float32(rule.Decay)), float(float32(weight)))
 	accrue.Variant.Includes = map[string]string{"top": x.top}
 	accrue.groups = [2]int{x.parts, s.KVHeads}
 	x.Row = []Stage{accrue}

@@ -122,47 +122,6 @@ func TestScoringSums(t *testing.T) {
 	})
 }
 
-// Rules that ask the last query alone have its attention by slot, reduced over the group or the layer.
-func TestScoringRow(t *testing.T) {
-	eachDecode(t, true, func(r *scoreRig) {
-		s := &r.shape
-		group := s.Heads / s.KVHeads
-		for _, kind := range []policy.ReduceKind{policy.ReduceMean, policy.ReduceMax, policy.ReduceSum, policy.ReduceLayer} {
-			x := r.lib.Scoring(&policy.Plan{Decode: policy.Decode{
-				Kind: policy.DecodeRow, Reduce: policy.Reduce{Kind: kind},
-			}}, s, &r.geo, scoreLayer)
-			r.upload("session", quant.Bytes(kernel.ScoringSession(r.cache, 0, 0, 1, 0, roomSlots)))
-			rows := r.logits()
-			r.run(x, x.Row)
-			got := r.read("worth", s.KVHeads*roomSlots)
-			for h := range s.KVHeads {
-				members := rows[h*group:][:group]
-				if kind == policy.ReduceLayer {
-					members = rows
-				}
-				for slot, at := range r.list(h).List.At {
-					sum, top := 0.0, 0.0
-					for _, row := range members {
-						sum, top = sum+row[slot], max(top, row[slot])
-					}
-					want := sum / float64(len(members))
-					switch {
-					case at == cache.DeadPosition:
-						want = kernel.Invalid
-					case kind == policy.ReduceMax:
-						want = top
-					case kind == policy.ReduceSum:
-						want = sum
-					}
-					if g := float64(got[h*roomSlots+slot]); !(math.Abs(g-want) <= 1e-6+1e-5*math.Abs(want)) {
-						t.Errorf("reduction %d: head %d, slot %d: %v, want %v", kind, h, slot, g, want)
-					}
-				}
-			}
-		}
-	})
-}
-
 // bounds are those of a page of slots by their definition, nil where all are dead.
 func (r *scoreRig) bounds(h, page int) []float32 {
 	p := r.list(h)

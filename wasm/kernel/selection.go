@@ -18,9 +18,10 @@ import (
 //	decoding    byrank instead of score (positions by rank), or score over the pages that were chosen
 //	            after weigh: virtual (compensation only), accrue (scoring.go), evict
 //
-// so that a decode rule takes at most two dispatches a layer: accrue and evict; windows take one. Compensation adds one.
-// The twins: stage.Adaptive's counts, stage.Protect with Top, Chunks or Critical, cache.Cache's Evict, Put and Compact, and
-// Store, Absorb, Move and attention of package ref.
+// so that a decode rule takes at most two dispatches a layer, accrue and evict; windows, and rules that ask the newest
+// token's attention alone, take one. Compensation adds one. The twins: stage.Adaptive's counts, stage.Protect with Top,
+// Chunks or Critical, policy.Run's Step, cache.Cache's Evict, Put and Compact, and Store, Absorb, Move and attention of
+// package ref.
 //
 // Buffers go by the names of the shaders' variables, beside those of scoring: lists has [Quota] words for every list and
 // ranks the rank of every slot, [lists][capacity]; both are the session's. stays, kept and by_rank have
@@ -42,7 +43,8 @@ type Selection struct {
 }
 
 // Selection is the stages that a plan takes in one layer of a model whose pages have the geometry's formats. oneSet says
-// that all KV heads of a layer keep the same tokens, whose accumulated attention is then averaged.
+// that all KV heads of a layer keep the same tokens; where they do not, a decode rule's mean over the layer is one over the
+// group, as policy.Run has it.
 func (l *Library) Selection(p *policy.Plan, s *step.Shape, geo *cache.Geometry, layer int, oneSet bool) *Selection {
 	x := &Selection{}
 	parts, top := splits, "top_lanes"
@@ -115,7 +117,7 @@ func (l *Library) Selection(p *policy.Plan, s *step.Shape, geo *cache.Geometry, 
 		}}
 	}
 	if p.Decode.Kind != policy.DecodeStop {
-		x.Rule = []Stage{evict(p, shape, lists, pages, oneSet)}
+		x.Rule = []Stage{evict(p, s, pages(map[string]string{}), layer, top, parts, oneSet)}
 	}
 	return x
 }
@@ -140,30 +142,30 @@ func beginning(p *policy.Plan) int {
 	return beginsWithNothing
 }
 
-// Where evict.wgsl finds what tokens are worth.
-const (
-	worthNothing = iota
-	worthRow
-	worthSums
-)
-
-// evict is the kernel of a decode rule.
-func evict(p *policy.Plan, shape []uint32, lists [2]int, pages func(map[string]string) map[string]string, oneSet bool) Stage {
-	source, pool, size, apart := worthNothing, policy.PoolNone, 1, 0
+// evict is the kernel of a decode rule. top says how the largest logits of a step are found, parts in how many parts its
+// values were weighed.
+func evict(p *policy.Plan, s *step.Shape, consts map[string]string, layer int, top string, parts int, oneSet bool) Stage {
+	worth, reduce, pool := "nothing", policy.ReduceMean, policy.Pool{Size: 1}
 	switch d := &p.Decode; d.Kind {
 	case policy.DecodeSums, policy.DecodeCap:
-		source = worthSums
+		worth, reduce = "sums", p.Reduce.Kind
 	case policy.DecodeRow:
-		source, apart = worthRow, d.Recent
+		worth, reduce = "row", d.Reduce.Kind
 		if d.Pool.Size > 1 {
-			pool, size = d.Pool.Kind, d.Pool.Size
+			pool = d.Pool
 		}
+		consts["SPLITS"] = strconv.Itoa(parts) + "u"
 	}
+	if worth == "sums" && reduce != policy.ReduceLayer || reduce == policy.ReduceLayer && !oneSet {
+		reduce = policy.ReduceMean
+	}
+	consts["ABSORB"] = strconv.FormatBool(p.Store.Virtual)
 	return Stage{
-		Variant: shaders.Variant{Kernel: "evict", Consts: pages(map[string]string{
-			"SOURCE": strconv.Itoa(source) + "u", "ABSORB": strconv.FormatBool(p.Store.Virtual),
-		})},
-		groups: lists,
-		Params: append(shape[:3:3], uint32(pool), uint32(size), uint32(apart), flag(oneSet && source == worthSums)),
+		Variant: shaders.Variant{Kernel: "evict", Includes: map[string]string{"worth": worth, "top": top}, Consts: consts},
+		groups:  [2]int{s.KVHeads, 1},
+		Params: []uint32{
+			uint32(layer), uint32(s.Heads), uint32(s.KVHeads), uint32(s.HeadDim),
+			uint32(reduce), uint32(pool.Kind), uint32(pool.Size), flag(pool.After), uint32(p.Decode.Recent),
+		},
 	}
 }
