@@ -80,8 +80,10 @@ func TestRoundingOfCake(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Prompt(50)
-		r.cake = cascade{[]float64{1}, []cakeLayer{{make([][]float32, 1), make([]Candidates, 1)}}}
-		r.cascade(1, &scored{}, &Input{Candidates: []Candidates{{Pos: all(50)}}})
+		r.cake = cascade{preference: []float64{1}, sizes: []Sizes{{[]int{0}, []int{0}}}}
+		if _, err := r.cascade(1, &Sizes{[]int{50}, []int{0}}, &seen{sc: &scored{}}); err != nil {
+			t.Fatal(err)
+		}
 		if got := slices.Concat(r.Caps()...); !slices.Equal(got, c.want) {
 			t.Errorf("rounding %v, parity %v: %v, want %v", c.rounding, c.parity, got, c.want)
 		}

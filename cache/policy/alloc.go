@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"math"
 	"slices"
 
 	"kvlens/cache/policy/stage"
@@ -145,41 +144,37 @@ func (r *Run) masked(candidates int) [][]int {
 }
 
 // adapt shares a layer's budget among its KV heads by their scores.
-func (r *Run) adapt(layer int, sc *scored, in *Input) []int {
+func (r *Run) adapt(layer int, sz *Sizes, st Statistics) ([]int, error) {
 	a, caps := &r.plan.Heads, r.caps[layer]
-	if sc.Heads == nil {
-		return caps
+	if r.scoreless(layer) {
+		return caps, nil
 	}
-	free := make([][]float32, len(caps)) // scores of what may be chosen
-	guards := make([]int, len(caps))
+	c := Contest{Guards: make([]Quota, len(caps))}
+	has, guards := make([]int, len(caps)), make([]int, len(caps)) // what may be chosen, and what is already
 	total := 0
-	for h, c := range in.Candidates {
-		marked := make([]bool, len(c.Pos))
-		guards[h] = stage.Protect(marked, c.Pos, r.plan.Protect.Sinks, r.plan.Protect.recent(caps[h]), caps[h])
-		for i, m := range marked {
-			switch {
-			case !m:
-				free[h] = append(free[h], sc.Heads[h][i])
-			case a.KVPress: // there what is protected competes, with the highest scores
-				free[h] = append(free[h], float32(math.Inf(1)))
-			}
-		}
-		if a.KVPress {
+	for h, n := range sz.Candidates {
+		c.Guards[h] = r.quota(layer, n, sz.Sinks[h], caps[h])
+		if guards[h] = c.Guards[h].guarded(n); a.KVPress { // there what is protected competes
 			guards[h] = 0
 		}
+		has[h] = n - guards[h]
 		total += caps[h] - guards[h]
 	}
 	if total <= 0 {
-		return caps
+		return caps, nil
 	}
-	var n []int
-	switch mean := total / len(caps); {
+	reference := a.Reference || r.budget.Parity
+	c.Contest = stage.NewContest(total, len(caps), a.Alpha, a.Normalise, reference, a.KVPress)
+	n, err := st.Highest(layer, &c)
+	if err != nil {
+		return nil, err
+	}
+	switch {
 	case a.KVPress:
-		n = stage.AdaptiveKVPress(free, total, a.Alpha)
-	case a.Reference || r.budget.Parity:
-		n = stage.AdaptiveReference(free, mean, a.Alpha, a.Normalise)
+	case reference:
+		n = stage.AdaptiveReference(n, c.Each, a.Alpha)
 	default:
-		n = stage.Adaptive(free, total, a.Alpha, a.Normalise)
+		n = stage.Adaptive(n, has, total, a.Alpha)
 	}
 	n = r.trim(n, total)
 	for h := range n {
@@ -194,7 +189,7 @@ func (r *Run) adapt(layer int, sc *scored, in *Input) []int {
 	for h := range n {
 		n[h] += guards[h] + spare[h]
 	}
-	return n
+	return n, nil
 }
 
 func sum(n []int) (s int) {

@@ -1,27 +1,33 @@
 package policy
 
-import "kvlens/cache/policy/stage"
+import (
+	"slices"
+
+	"kvlens/cache/policy/stage"
+)
 
 // cascade is what CAKE remembers of a prompt's layers while it shares the budget among them.
 type cascade struct {
 	preference []float64
+	sizes      []Sizes // of what stayed
 	layers     []cakeLayer
 }
 
-// cakeLayer is what stayed of a layer.
+// cakeLayer is what stayed of a layer, where the run sees scores.
 type cakeLayer struct {
 	heads  [][]float32  // indicators [n_kv_heads][tokens]
 	tokens []Candidates // without K and V
 }
 
-// cascade shares the budget among the layers so far and says what stays of those before layer that shrink.
-func (r *Run) cascade(layer int, sc *scored, in *Input) []Keep {
+// cascade shares the budget among the layers so far and says how much stays of those before layer that shrink.
+func (r *Run) cascade(layer int, sz *Sizes, st Statistics) (out []LayerQuotas, err error) {
 	l := &r.plan.Layers
-	r.cake.preference = append(r.cake.preference, stage.Preference(sc.Entropy, sc.Variance, l.Tau1, l.Tau2))
-	longest := 0
-	for _, c := range in.Candidates {
-		longest = max(longest, len(c.Pos))
+	entropy, variance, err := st.Unrest(layer)
+	if err != nil {
+		return nil, err
 	}
+	r.cake.preference = append(r.cake.preference, stage.Preference(entropy, variance, l.Tau1, l.Tau2))
+	longest := slices.Max(sz.Candidates)
 	total := r.total() / r.shape.KVHeads
 	guard := r.protects(r.total() / r.lists())
 	share := stage.Cake
@@ -29,7 +35,6 @@ func (r *Run) cascade(layer int, sc *scored, in *Input) []Keep {
 		share = stage.CakeReference
 	}
 	budgets := plus(share(r.cake.preference, total-guard*r.shape.Layers, longest-guard), guard)
-	var keeps []Keep
 	all := r.spread(budgets)
 	r.odd(all)
 	for i, caps := range all {
@@ -37,30 +42,40 @@ func (r *Run) cascade(layer int, sc *scored, in *Input) []Keep {
 		if i == layer {
 			break
 		}
-		if keep, shrunk := r.again(i); shrunk {
-			keeps = append(keeps, keep)
+		q, shrunk, err := r.shrink(i, st)
+		if err != nil {
+			return nil, err
+		}
+		if shrunk {
+			out = append(out, q)
 		}
 	}
-	return keeps
+	return out, nil
 }
 
-// again says what stays of an earlier layer under its present budget.
-func (r *Run) again(layer int) (keep Keep, shrunk bool) {
-	old := &r.cake.layers[layer]
-	sc := &scored{Heads: old.heads}
+// shrink says how much stays of an earlier layer under its present budget.
+func (r *Run) shrink(layer int, st Statistics) (q LayerQuotas, shrunk bool, err error) {
+	sz := &r.cake.sizes[layer]
 	if r.plan.Heads.Kind == HeadsAdaptive {
-		r.caps[layer] = r.adapt(layer, sc, &Input{Candidates: old.tokens})
+		if r.caps[layer], err = r.adapt(layer, sz, st); err != nil {
+			return q, false, err
+		}
 	}
-	keep = Keep{Layer: layer, Heads: make([][]int32, len(old.tokens))}
-	for h := range old.tokens {
-		keep.Heads[h] = pick(&r.plan, sc, h, &old.tokens[h], r.caps[layer][h])
-		shrunk = shrunk || len(keep.Heads[h]) < len(old.tokens[h].Pos)
-		r.held[layer][h] = len(keep.Heads[h])
+	q = r.quotas(layer, sz, r.caps[layer])
+	for h, list := range q.Lists {
+		shrunk = shrunk || list.Limit < sz.Candidates[h]
+		r.held[layer][h] = list.Limit
 	}
-	if shrunk {
-		old.keep(old.heads, old.tokens, keep.Heads)
-	}
-	return keep, shrunk
+	*sz = r.after(sz, q.Lists)
+	return q, shrunk, nil
+}
+
+// again says what stays of an earlier layer.
+func (r *Run) again(q *LayerQuotas) Keep {
+	old := &r.cake.layers[q.Layer]
+	keep := r.pick(q, &scored{Heads: old.heads}, old.tokens)
+	old.keep(old.heads, old.tokens, keep.Heads)
+	return keep
 }
 
 // remember notes what stayed of a layer.

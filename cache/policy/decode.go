@@ -21,11 +21,7 @@ func (r *Run) Step(layer int, in *StepInput) [][]int32 {
 		n := len(pos)
 		r.held[layer][h] = n
 		rule := r.rule(layer, h)
-		full := caps[h] + 1
-		if rule == DecodeCap {
-			full = caps[h] + max(1, r.budget.Reserve)
-		}
-		if rule == DecodeStop || n < full {
+		if n < r.full(rule, caps[h]) {
 			continue
 		}
 		if worth == nil || by != rule {
@@ -55,10 +51,7 @@ func (r *Run) rule(layer, kvHead int) DecodeKind {
 // protected, of equals the newer one; without worth the oldest.
 func (r *Run) leave(pos []int32, worth []float32, limit int) []int32 {
 	marked := make([]bool, len(pos))
-	recent := r.plan.Protect.recent(limit)
-	if r.plan.Decode.Kind == DecodeRow {
-		recent = max(recent, r.plan.Decode.Recent)
-	}
+	recent := r.recent(limit)
 	if worth == nil {
 		recent = limit
 	}

@@ -18,6 +18,18 @@ type Input struct {
 	Spread  *Spread // of the queries (ScoreExpected)
 }
 
+// sizes counts candidates, and of them those before position sinks.
+func (in *Input) sizes(sinks int) *Sizes {
+	sz := &Sizes{make([]int, len(in.Candidates)), make([]int, len(in.Candidates))}
+	for h, c := range in.Candidates {
+		sz.Candidates[h] = len(c.Pos)
+		for sz.Sinks[h] < len(c.Pos) && int(c.Pos[sz.Sinks[h]]) < sinks {
+			sz.Sinks[h]++
+		}
+	}
+	return sz
+}
+
 // Candidates are the tokens of one KV head that could be kept.
 type Candidates struct {
 	Pos   []int32   // ascending

@@ -80,52 +80,61 @@ func (r *Run) Prompt(tokens int) {
 // Layer decides what stays of the next layer of the prompt, and, where a method shares a budget as it goes, what stays of
 // layers before it: indices then count what stayed of them last. The results are valid until the next call.
 func (r *Run) Layer(layer int, in *Input, l Loops) ([]Keep, error) {
-	if layer < 0 || layer >= r.shape.Layers || len(in.Candidates) != r.shape.KVHeads {
-		return nil, fmt.Errorf("policy: layer %d with candidates of %d KV heads, in a model of %d layers and %d KV heads",
-			layer, len(in.Candidates), r.shape.Layers, r.shape.KVHeads)
-	}
-	if r.fixed == nil {
-		return nil, fmt.Errorf("policy: layer %d without a prompt", layer)
+	if err := r.check(layer, len(in.Candidates)); err != nil {
+		return nil, err
 	}
 	sc, err := r.prompt.score(&r.plan, r.shape, layer, in, r.tables, l)
 	if err != nil {
 		return nil, err
 	}
 	r.scores[layer] = sc.Heads
-	var keeps []Keep
-	if r.plan.Layers.Kind == LayersCake && !r.fits {
-		keeps = r.cascade(layer, sc, in)
-	} else {
-		r.caps[layer] = r.fixed[layer]
+	quotas, err := r.Quotas(layer, in.sizes(r.plan.Protect.Sinks), &seen{r, layer, sc, in})
+	if err != nil {
+		return nil, err
 	}
-	if r.plan.Heads.Kind == HeadsAdaptive && !r.fits {
-		r.caps[layer] = r.adapt(layer, sc, in)
-	}
-	keep := Keep{Layer: layer, Heads: make([][]int32, r.shape.KVHeads)}
-	counts := r.room(layer, in)
-	for h := range in.Candidates {
-		c := &in.Candidates[h]
-		if counts[h] >= len(c.Pos) {
-			keep.Heads[h] = all(len(c.Pos))
-		} else {
-			keep.Heads[h] = pick(&r.plan, sc, h, c, counts[h])
+	keeps := make([]Keep, len(quotas))
+	for i, q := range quotas {
+		if q.Layer != layer {
+			keeps[i] = r.again(&q)
+			continue
 		}
-		r.held[layer][h] = len(keep.Heads[h])
+		keeps[i] = r.pick(&q, sc, in.Candidates)
+		keeps[i].Sums = r.sums(sc, in, keeps[i].Heads)
 	}
-	keep.Sums = r.sums(sc, in, keep.Heads)
 	if r.plan.Layers.Kind == LayersCake && !r.fits {
-		r.cake.remember(sc, in, keep.Heads)
+		r.cake.remember(sc, in, keeps[len(keeps)-1].Heads)
 	}
-	return append(keeps, keep), nil
+	return keeps, nil
+}
+
+// check says whether a prompt has begun, and a layer with candidates of so many KV heads can follow.
+func (r *Run) check(layer, kvHeads int) error {
+	if layer < 0 || layer >= r.shape.Layers || kvHeads != r.shape.KVHeads {
+		return fmt.Errorf("policy: layer %d with candidates of %d KV heads, in a model of %d layers and %d KV heads",
+			layer, kvHeads, r.shape.Layers, r.shape.KVHeads)
+	}
+	if r.fixed == nil {
+		return fmt.Errorf("policy: layer %d without a prompt", layer)
+	}
+	return nil
+}
+
+// pick chooses as many candidates as quotas say.
+func (r *Run) pick(q *LayerQuotas, sc *scored, from []Candidates) Keep {
+	keep := Keep{Layer: q.Layer, Heads: make([][]int32, len(from))}
+	for h := range from {
+		keep.Heads[h] = pick(&r.plan, sc, h, &from[h], q.Lists[h].Limit)
+	}
+	return keep
 }
 
 // room is how many candidates of a layer's lists may stay: what the lists may hold, less what the arena lacks while later
 // layers still hold what an earlier prompt's budgets gave them. Those are read by the prompt before they may shrink, so a
 // layer whose budget grew begins with less, and the answer fills it.
-func (r *Run) room(layer int, in *Input) []int {
+func (r *Run) room(layer int, sz *Sizes) []int {
 	counts, sum := make([]int, r.shape.KVHeads), 0
-	for h, c := range in.Candidates {
-		counts[h] = len(c.Pos)
+	for h, n := range sz.Candidates {
+		counts[h] = n
 		all := r.plan.Decode.Kind == DecodeStop || r.budget.Parity && (r.fits || layer < r.plan.Score.SkipLayers)
 		if !all {
 			counts[h] = min(counts[h], r.caps[layer][h])
@@ -212,12 +221,4 @@ func (r *Run) spread(layers []int) [][]int {
 		caps[l] = slices.Repeat([]int{n}, r.shape.KVHeads)
 	}
 	return caps
-}
-
-func all(n int) []int32 {
-	keep := make([]int32, n)
-	for i := range keep {
-		keep[i] = int32(i)
-	}
-	return keep
 }

@@ -297,3 +297,12 @@ func (y *toy) protected() {
 		}
 	}
 }
+
+// all are the numbers below n.
+func all(n int) []int32 {
+	keep := make([]int32, n)
+	for i := range keep {
+		keep[i] = int32(i)
+	}
+	return keep
+}

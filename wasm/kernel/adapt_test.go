@@ -11,8 +11,8 @@ import (
 	"kvlens/wasm/quant"
 )
 
-// testAdapt: how many of a layer's highest scores each KV head has is what the published arithmetic counts, which with
-// alpha 0 is its whole answer; and in kvpress' form with what is safe.
+// testAdapt: how many of a layer's highest scores each KV head has is what its twin counts, and in kvpress' form with what
+// is safe.
 func testAdapt(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 	r := newKeepRig(t, lib, dev, cache.Geometry{})
 	s := &keepShape
@@ -59,15 +59,9 @@ func testAdapt(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		each := c.total / s.KVHeads
 		q := r.quota(0)
 		q.Total, q.Each = c.total, each
-		want := stage.AdaptiveReference(free, each, 0, c.normalise)
-		if c.press {
-			want = stage.AdaptiveKVPress(free, c.total, c.alpha)
-			if c.alpha > 0 {
-				q.Safe = max(1, int(float64(each)*c.alpha))
-			}
-		} else {
-			q.Total = each * s.KVHeads // as the published code has it
-		}
+		contest := stage.NewContest(c.total, s.KVHeads, c.alpha, c.normalise, true, c.press)
+		q.Total, q.Safe = contest.Total, contest.Safe
+		want := contest.Highest(free)
 		r.upload("lists", quant.Bytes(r.lists()))
 		r.upload("worth", quant.Bytes(worth))
 		r.scratch(s.KVHeads, "counts")

@@ -2,43 +2,54 @@ package stage
 
 import "math"
 
-// Adaptive shares total tokens among a layer's heads by their scores (AdaKV): how many of the layer's highest scores a
-// head has counts for 1−alpha, an equal share for alpha. scores are those of the tokens that may be chosen; no head gets
-// more than it has, nor fewer than one where the total allows. With normalise a head's scores are first weighted by the
-// part that its highest ones have of all.
-func Adaptive(scores [][]float32, total int, alpha float64, normalise bool) []int {
-	heads := len(scores)
-	has := make([]int, heads)
-	for h, s := range scores {
-		has[h] = len(s)
+// Contest is how a layer's heads compete (AdaKV): each has so many of the Total highest scores of all, after the Safe
+// highest of each, which come first. With Weigh, a head's scores are first weighted by the part that its Each highest
+// ones have of all of its own.
+type Contest struct {
+	Total, Each, Safe int
+	Weigh             bool
+}
+
+// NewContest is the contest of so many heads for total tokens: as we count, as the published code does, or as kvpress
+// does, where the part alpha of an equal share is safe.
+func NewContest(total, heads int, alpha float64, normalise, reference, press bool) Contest {
+	c := Contest{Total: total, Each: total / heads, Weigh: normalise && !press}
+	switch {
+	case press && alpha > 0:
+		c.Safe = max(1, int(float64(c.Each)*alpha))
+	case !press && reference:
+		c.Total = c.Each * heads
 	}
-	b := float64(total) / float64(heads)
-	count := topCounts(weighted(scores, total/heads, normalise), total, 0)
-	shares := make([]float64, heads)
-	for h, c := range count {
+	return c
+}
+
+// Highest is how many each head wins. Scores are those of the tokens that may be chosen.
+func (c *Contest) Highest(scores [][]float32) []int {
+	if c.Weigh {
+		scores = weighted(scores, c.Each)
+	}
+	return topCounts(scores, c.Total, c.Safe)
+}
+
+// Adaptive shares total tokens among a layer's heads (AdaKV): what a head wins counts for 1−alpha, an equal share for
+// alpha. No head gets more than it has, nor fewer than one where the total allows.
+func Adaptive(won, has []int, total int, alpha float64) []int {
+	b := float64(total) / float64(len(won))
+	shares := make([]float64, len(won))
+	for h, c := range won {
 		shares[h] = float64(c)*(1-alpha) + b*alpha
 	}
-	return Apportion(shares, total, min(1, total/heads), has)
+	return Apportion(shares, total, min(1, total/len(won)), has)
 }
 
 // AdaptiveReference are the published code's numbers for a mean of b: the equal part is truncated, the sum rounded half
-// to even. They may miss heads · b.
-func AdaptiveReference(scores [][]float32, b int, alpha float64, normalise bool) []int {
-	n := topCounts(weighted(scores, b, normalise), len(scores)*b, 0)
-	for h, c := range n {
+// to even. They may miss the sum.
+func AdaptiveReference(won []int, b int, alpha float64) []int {
+	n := make([]int, len(won))
+	for h, c := range won {
 		n[h] = int(math.RoundToEven(float64(c)*(1-alpha) + math.Trunc(float64(b)*alpha)))
 	}
 	return n
-}
-
-// AdaptiveKVPress are kvpress' numbers for a mean of b: the highest alpha·b of each head, at least one, are safe; then
-// the layer's highest fill the rest.
-func AdaptiveKVPress(scores [][]float32, total int, alpha float64) []int {
-	safe := 0
-	if alpha > 0 {
-		safe = max(1, int(float64(total/len(scores))*alpha))
-	}
-	return topCounts(scores, total, safe)
 }
 
 // topCounts is how many of the layer's n highest scores each head has, when each head's highest safe ones come first.
@@ -69,10 +80,7 @@ func topCounts(scores [][]float32, n, safe int) []int {
 }
 
 // weighted multiplies each head's scores by the part of them that its n highest have.
-func weighted(scores [][]float32, n int, normalise bool) [][]float32 {
-	if !normalise {
-		return scores
-	}
+func weighted(scores [][]float32, n int) [][]float32 {
 	out := make([][]float32, len(scores))
 	for h, s := range scores {
 		marked := make([]bool, len(s))

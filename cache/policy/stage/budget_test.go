@@ -33,7 +33,7 @@ func TestGoldenAlloc(t *testing.T) {
 		same(fmt.Sprintf("pyramid %d", i), PyramidReference(c.B, c.W, c.Beta, c.Layers, c.L), c.Stored)
 	}
 	for i, c := range g.Adaptive {
-		same(fmt.Sprintf("adaptive %d", i), AdaptiveReference(c.Scores, c.B, c.Alpha, c.Normalize), c.Caps)
+		same(fmt.Sprintf("adaptive %d", i), adaptiveReference(c.Scores, c.B, c.Alpha, c.Normalize), c.Caps)
 	}
 	for i, c := range g.Importance {
 		same(fmt.Sprintf("importance %d", i), ImportanceReference(c.Importance, c.B, c.Beta, c.Temp), slices.Concat(c.Caps...))
@@ -263,10 +263,26 @@ func TestPitfall30AdaptiveAdapts(t *testing.T) {
 		{.5, []int{4, 6, 2}}, // 3.5, 6, 2.5: of equals the lower
 		{1, []int{4, 4, 4}},
 	} {
-		if got := Adaptive(scores, 12, c.alpha, false); !slices.Equal(got, c.want) {
+		if got := exact(scores, 12, c.alpha, false); !slices.Equal(got, c.want) {
 			t.Errorf("alpha %v: %v, want %v", c.alpha, got, c.want)
 		}
 	}
+}
+
+// exact is AdaKV as we count.
+func exact(scores [][]float32, total int, alpha float64, normalise bool) []int {
+	has := make([]int, len(scores))
+	for h, s := range scores {
+		has[h] = len(s)
+	}
+	c := NewContest(total, len(scores), alpha, normalise, false, false)
+	return Adaptive(c.Highest(scores), has, total, alpha)
+}
+
+// adaptiveReference is AdaKV as published, for a mean of b.
+func adaptiveReference(scores [][]float32, b int, alpha float64, normalise bool) []int {
+	c := NewContest(len(scores)*b, len(scores), alpha, normalise, true, false)
+	return AdaptiveReference(c.Highest(scores), b, alpha)
 }
 
 // TestAdaptiveBounds: sums are met, no head has more than its tokens, none less than its sure part.
@@ -283,7 +299,7 @@ func TestAdaptiveBounds(t *testing.T) {
 			}
 		}
 		total, alpha := 1+rng.IntN(has), rng.Float64()
-		got := Adaptive(scores, total, alpha, rng.IntN(2) == 0)
+		got := exact(scores, total, alpha, rng.IntN(2) == 0)
 		if sum(got) != total {
 			t.Fatalf("%v sum to %d, want %d", got, sum(got), total)
 		}
@@ -302,7 +318,8 @@ func TestSafeTokens(t *testing.T) {
 		alpha float64
 		want  []int
 	}{{0, []int{4, 0}}, {.01, []int{3, 1}}, {.5, []int{3, 1}}, {1, []int{2, 2}}} {
-		if got := AdaptiveKVPress(scores, 4, c.alpha); !slices.Equal(got, c.want) {
+		contest := NewContest(4, 2, c.alpha, false, false, true)
+		if got := contest.Highest(scores); !slices.Equal(got, c.want) {
 			t.Errorf("alpha %v: %v, want %v", c.alpha, got, c.want)
 		}
 	}
