@@ -35,13 +35,21 @@ type Row struct{ Logical, Allocated, Peak int64 }
 type Ledger struct {
 	rows  [Kinds]Row
 	total Row
+	high  int64 // the largest sum since Watch
 }
 
 // Add enters (or, negative, gives back) bytes of one kind.
 func (l *Ledger) Add(k Kind, logical, allocated int64) {
 	l.rows[k].add(logical, allocated)
 	l.total.add(logical, allocated)
+	l.high = max(l.high, l.total.Allocated)
 }
+
+// Watch begins to look for the largest sum of allocated bytes, which High tells: what a piece of work took at its height.
+func (l *Ledger) Watch() { l.high = l.total.Allocated }
+
+// High is the largest sum of allocated bytes since Watch.
+func (l *Ledger) High() int64 { return l.high }
 
 // Move turns allocated bytes of one kind into another; the total, and so its peak, stays as it is.
 func (l *Ledger) Move(from, to Kind, allocated int64) {
