@@ -1,25 +1,24 @@
 // Stores what select.wgsl keeps of a prompt: keys, values and positions of the new rows go to the slots whose ranks are
 // theirs; slots without a rank are dead. Where a recipe keeps accumulated attention, it begins here.
 //
-// Shapes: kv both [prompt rows][kv_heads·dim]; worth, kept [kv_heads][STRIDE].
+// Shapes: kv both [prompt rows][kv_heads·dim]; kept [kv_heads][STRIDE].
 // Grid: x, y over pairs of channels, KV heads and slots.
 const UNTURN: bool = false; // keys are stored before RoPE (StreamingLLM)
 const ACCRUE: bool = false;
 
 struct Params {
   layer: u32,
+  heads: u32,
   kv_heads: u32,
   dim: u32,
   rot: u32,
   neox: u32,
-  begin: u32, // with what accumulated attention begins: WORTH, SHARE of all candidates' worth, or NOTHING
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> session: array<u32>;
 @group(0) @binding(2) var<storage, read> kv: array<f32>;
 @group(0) @binding(3) var<storage, read> rope: array<f32>;
-@group(0) @binding(4) var<storage, read> worth: array<f32>;
 @group(0) @binding(5) var<storage, read> lists: array<u32>;
 @group(0) @binding(6) var<storage, read> ranks: array<u32>;
 @group(0) @binding(7) var<storage, read> kept: array<u32>;
@@ -34,6 +33,7 @@ struct Params {
 //!include lib/lists.wgsl
 //!include lib/ranks.wgsl
 //!include lib/turn.wgsl
+//!include lib/begin_{begin}.wgsl
 
 // Channel c of the key at float k of kv.
 fn key(k: u32, c: u32, position: u32) -> f32 {
@@ -41,22 +41,6 @@ fn key(k: u32, c: u32, position: u32) -> f32 {
     return unturned(kv[k + c], kv[k + partner_of(c)], c, position);
   }
   return kv[k + c];
-}
-
-// The numbers are those of kernel/selection.go.
-const WORTH: u32 = 0u;
-const SHARE: u32 = 1u;
-
-// What the accumulated attention of a kept candidate that is worth x begins with.
-fn begun(list: u32, x: f32) -> f32 {
-  if (p.begin == WORTH) {
-    return x;
-  }
-  let mass = bitcast<f32>(lists[list * LIST + MASS]);
-  if (p.begin == SHARE && mass > 0.0) {
-    return x / mass;
-  }
-  return 0.0;
 }
 
 @compute @workgroup_size(GROUP)
@@ -80,7 +64,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   }
   let candidate = kept[h * lists[at + STRIDE] + rank];
   if (ACCRUE && i == 0u) {
-    arena[accumulated_at(list, slot)] = bitcast<u32>(begun(list, worth[h * lists[at + STRIDE] + candidate]));
+    let acc = accumulated_at(list, slot);
+    let had = select(0.0, bitcast<f32>(arena[acc]), rank < lists[at + HELD]);
+    arena[acc] = bitcast<u32>(begun(h, candidate, had));
   }
   if (rank < lists[at + HELD]) {
     return;

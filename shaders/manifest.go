@@ -49,7 +49,10 @@ var Kernels = []Kernel{
 		Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans, "VALUE_F16": booleans},
 	},
 	{Name: "score", Includes: map[string][]string{"reads": {"all", "marked"}}, Consts: map[string][]string{"KEY_F16": booleans}},
-	{Name: "weigh", Includes: map[string][]string{"top": {"top", "top_lanes"}}, Consts: map[string][]string{"VALUE_F16": booleans}},
+	{
+		Name: "weigh", Includes: map[string][]string{"top": {"top", "top_lanes"}, "left": {"gone", "mean"}},
+		Consts: map[string][]string{"VALUE_F16": booleans},
+	},
 	{Name: "reduce", Consts: map[string][]string{"SPLITS": splits}},
 	{Name: "output", Includes: map[string][]string{"layout": layouts, "product": products}, Consts: map[string][]string{"SPLITS": splits}},
 	{Name: "gateup", Includes: map[string][]string{"layout": layouts, "product": products}, Consts: map[string][]string{"TILE": tiles}},
@@ -83,12 +86,17 @@ var Kernels = []Kernel{
 	{Name: "adapt"},
 	{Name: "select", Includes: map[string][]string{"rule": {"top", "chunks", "critical"}}},
 	{Name: "absorb", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans}},
-	{Name: "keep", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans}},
-	{Name: "keep", Consts: map[string][]string{"KEY_F16": booleans, "UNTURN": booleans, "ACCRUE": booleans}},
+	{
+		Name: "keep", Includes: map[string][]string{"begin": {"zero"}},
+		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "UNTURN": booleans},
+	},
+	{
+		Name: "keep", Includes: map[string][]string{"begin": {"zero", "share", "sums"}},
+		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "ACCRUE": {"true"}},
+	},
 	{Name: "compact", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans}},
 	{Name: "compact", Consts: map[string][]string{"ACCRUE": {"true"}}},
 	{Name: "byrank", Consts: map[string][]string{"KEY_F16": booleans, "PAIRS": {"16u", "32u"}}},
-	{Name: "virtual", Includes: map[string][]string{"top": {"top", "top_lanes"}}, Consts: map[string][]string{"SPLITS": splits}},
 	{
 		Name: "evict", Includes: map[string][]string{"worth": {"nothing", "sums"}},
 		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "ABSORB": booleans},

@@ -16,12 +16,12 @@ import (
 //	            select; absorb (compensation only); keep
 //	            compact, where a list shrank and whole pages are to come free
 //	decoding    byrank instead of score (positions by rank), or score over the pages that were chosen
-//	            after weigh: virtual (compensation only), accrue (scoring.go), evict
+//	            weigh with the compensation token, where there is one
+//	            after weigh: accrue (scoring.go), evict
 //
 // so that a decode rule takes at most two dispatches a layer, accrue and evict; windows, and rules that ask the newest
-// token's attention alone, take one. Compensation adds one. The twins: stage.Adaptive's counts, stage.Protect with Top,
-// Chunks or Critical, policy.Run's Step, cache.Cache's Evict, Put and Compact, and Store, Absorb, Move and attention of
-// package ref.
+// token's attention alone, take one. The twins: stage.Adaptive's counts, stage.Protect with Top, Chunks or Critical,
+// policy.Run's Step, cache.Cache's Evict, Put and Compact, and Store, Absorb, Move and attention of package ref.
 //
 // Buffers go by the names of the shaders' variables, beside those of scoring: lists has [Quota] words for every list and
 // ranks the rank of every slot, [lists][capacity]; both are the session's. stays, kept and by_rank have
@@ -37,9 +37,10 @@ type Selection struct {
 	Share []Stage
 	// Store selects and stores a layer's prompt, Compact frees the ends of its lists.
 	Store, Compact []Stage
-	// In a step of decoding: Logits takes the place of score.wgsl where positions are ranks or pages are chosen, Beside runs
-	// after weigh.wgsl, and Rule, after accrue.wgsl where the plan has that, says what leaves and which slots come next.
-	Logits, Beside, Rule []Stage
+	// In a step of decoding: Logits takes the place of score.wgsl where positions are ranks or pages are chosen, Values weighs
+	// values, those of the token that stands for what left among them, and Rule, after accrue.wgsl where the plan has that,
+	// says what leaves and which slots come next.
+	Logits, Values, Rule []Stage
 }
 
 // Selection is the stages that a plan takes in one layer of a model whose pages have the geometry's formats. oneSet says
@@ -53,6 +54,7 @@ func (l *Library) Selection(p *policy.Plan, s *step.Shape, geo *cache.Geometry, 
 	}
 	lists := [2]int{s.KVHeads, 1}
 	shape := []uint32{uint32(layer), uint32(s.KVHeads), uint32(s.HeadDim)}
+	heads := []uint32{uint32(layer), uint32(s.Heads), uint32(s.KVHeads), uint32(s.HeadDim)}
 	pages := func(consts map[string]string) map[string]string {
 		consts["KEY_F16"] = strconv.FormatBool(geo.Key == cache.F16)
 		consts["VALUE_F16"] = strconv.FormatBool(geo.Value == cache.F16)
@@ -81,17 +83,17 @@ func (l *Library) Selection(p *policy.Plan, s *step.Shape, geo *cache.Geometry, 
 		})
 	}
 	x.Store = append(x.Store, Stage{
-		Variant: shaders.Variant{Kernel: "keep", Consts: pages(map[string]string{
-			"UNTURN": strconv.FormatBool(p.Store.Rank), "ACCRUE": strconv.FormatBool(geo.Scores),
-		})},
-		Params:  append(shape[:3:3], uint32(s.RotDim), flag(s.Neox), uint32(beginning(p))),
+		Variant: shaders.Variant{
+			Kernel: "keep", Includes: map[string]string{"begin": beginning(p, layer)},
+			Consts: pages(map[string]string{"UNTURN": strconv.FormatBool(p.Store.Rank), "ACCRUE": strconv.FormatBool(geo.Scores)}),
+		},
+		Params:  append(heads[:4:4], uint32(s.RotDim), flag(s.Neox)),
 		threads: func(c *Candidates) int { return c.Slots * s.KVHeads * s.HeadDim / 2 },
 	})
 	x.Compact = []Stage{{
 		Variant: shaders.Variant{Kernel: "compact", Consts: pages(map[string]string{"ACCRUE": strconv.FormatBool(geo.Scores)})},
 		groups:  lists, Params: shape,
 	}}
-	heads := []uint32{uint32(layer), uint32(s.Heads), uint32(s.KVHeads), uint32(s.HeadDim)}
 	scale := float(float32(1 / math.Sqrt(float64(s.HeadDim))))
 	if p.Store.Rank {
 		x.Logits = []Stage{{
@@ -108,38 +110,36 @@ func (l *Library) Selection(p *policy.Plan, s *step.Shape, geo *cache.Geometry, 
 			groups: [2]int{parts, s.Heads}, Params: append(heads[:4:4], scale, uint32(page)),
 		}}
 	}
+	left := "gone"
 	if p.Store.Virtual {
-		x.Beside = []Stage{{
-			Variant: shaders.Variant{
-				Kernel: "virtual", Includes: map[string]string{"top": top}, Consts: map[string]string{"SPLITS": strconv.Itoa(parts) + "u"},
-			},
-			groups: [2]int{s.Heads, 1}, Params: append(heads[:4:4], scale),
-		}}
+		left = "mean"
 	}
+	x.Values = []Stage{{
+		Variant: shaders.Variant{
+			Kernel: "weigh", Includes: map[string]string{"top": top, "left": left},
+			Consts: map[string]string{"VALUE_F16": strconv.FormatBool(geo.Value == cache.F16)},
+		},
+		groups: [2]int{parts, s.Heads}, Params: append(heads[:4:4], scale),
+	}}
 	if p.Decode.Kind != policy.DecodeStop {
 		x.Rule = []Stage{evict(p, s, pages(map[string]string{}), layer, top, parts, oneSet)}
 	}
 	return x
 }
 
-// The ways in which a token's accumulated attention begins, as keep.wgsl knows them.
-const (
-	beginsWithWorth = iota
-	beginsWithShare
-	beginsWithNothing
-)
-
 // beginning is how the accumulated attention of a prompt's tokens begins: with what all queries gave them, or for the moving
 // average of the cap rule with their shares of what the candidates are worth, where that is attention.
-func beginning(p *policy.Plan) int {
+func beginning(p *policy.Plan, layer int) string {
 	if p.Decode.Kind == policy.DecodeSums {
-		return beginsWithWorth
+		return "sums"
 	}
 	switch p.Score.Kind {
 	case policy.ScoreWindow, policy.ScoreIndicator, policy.ScoreColumns, policy.ScoreExpected:
-		return beginsWithShare
+		if p.Decode.Kind == policy.DecodeCap && layer >= p.Score.SkipLayers {
+			return "share"
+		}
 	}
-	return beginsWithNothing
+	return "zero"
 }
 
 // evict is the kernel of a decode rule. top says how the largest logits of a step are found, parts in how many parts its

@@ -43,7 +43,7 @@ type selected struct {
 	kv             []float32
 }
 
-// sumsPlan is H2O's: accumulated attention begins with what the candidates are worth.
+// sumsPlan is H2O's: accumulated attention begins with what all queries gave.
 func sumsPlan(s policy.Select) *policy.Plan {
 	return &policy.Plan{Score: policy.Score{Kind: policy.ScoreColumns}, Select: s, Decode: policy.Decode{Kind: policy.DecodeSums}}
 }
@@ -66,6 +66,7 @@ func (r *keepRig) selection(p *policy.Plan, rows, sinks, recent int, limits []in
 	}
 	x := &selected{kv: r.draw(2 * rows * s.KVHeads * s.HeadDim)}
 	x.worth, x.weights = r.worth(s.KVHeads*stride), r.draw(s.KVHeads*stride)
+	columns := r.draw(s.Heads * stride)
 	ranks := r.ranks()
 	arena := slices.Clone(r.arena)
 	absorbed := make([]int, s.KVHeads)
@@ -106,11 +107,14 @@ func (r *keepRig) selection(p *policy.Plan, rows, sinks, recent int, limits []in
 		kept := stage.Indices(marked)
 		x.kept = append(x.kept, kept)
 		absorbed[h] = n - len(kept)
-		r.storeKept(h, kept, at, x.kv, rows, func(i int32) float32 { return worth[i] })
+		r.storeKept(h, kept, at, x.kv, rows, func(i int32) float32 {
+			return (columns[2*h*stride+int(i)] + columns[(2*h+1)*stride+int(i)]) / 2
+		})
 		c.Slots = max(c.Slots, r.list(h).Slots)
 	}
 	sel := r.lib.Selection(p, s, &r.geo, keepLayer, false)
 	r.upload("worth", quant.Bytes(x.worth))
+	r.upload("rows", quant.Bytes(columns))
 	r.upload("weights", quant.Bytes(x.weights))
 	r.upload("kv", quant.Bytes(x.kv))
 	r.upload("arena", arena)
@@ -131,7 +135,8 @@ func (r *keepRig) selection(p *policy.Plan, rows, sinks, recent int, limits []in
 	return x
 }
 
-// storeKept drops and stores a list's tokens on the host, where the device did or will.
+// storeKept drops and stores a list's tokens on the host, where the device did or will. score is what is added to the
+// accumulated attention of a candidate.
 func (r *keepRig) storeKept(h int, kept, at []int32, kv []float32, rows int, score func(int32) float32) {
 	r.Helper()
 	l, d := r.list(h), keepShape.HeadDim
@@ -159,7 +164,7 @@ func (r *keepRig) storeKept(h int, kept, at []int32, kv []float32, rows int, sco
 	}
 	if r.geo.Scores {
 		for rank, slot := range l.Order() {
-			*r.pages(h).Score(int(slot)) = score(kept[rank])
+			*r.pages(h).Score(int(slot)) += score(kept[rank])
 		}
 	}
 }
