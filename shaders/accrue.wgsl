@@ -1,5 +1,5 @@
-// Recipes, decode: adds the attention that the newest token gives, from the logits and the sums of weights that score.wgsl,
-// weigh.wgsl and virtual.wgsl left, to the accumulated attention of each slot: acc ← decay·acc + weight·Σ over the group
+// Recipes, decode: adds the attention that the newest token gives, from the logits and the sums of weights that score.wgsl
+// and weigh.wgsl left, to the accumulated attention of each slot: acc ← decay·acc + weight·Σ over the group
 // (H2O, Zhang et al., 2023). The newest token begins at 0, and what a compensation token gets is nobody's.
 //
 // Shapes: scores [heads][CAPACITY]; parts as in weigh.wgsl.

@@ -1,6 +1,6 @@
 // Decode, second half of attention: the values of a layer's stored tokens, weighted by e^(logit − largest logit), in
 // SPLITS parts that output.wgsl or reduce.wgsl adds up ("Flash-Decoding", Dao et al., 2023). All parts take the largest
-// logit of the whole row, so that they add up as they are.
+// logit of the whole row, so that they add up as they are. Where a token stands for what left the list, it is in part 0.
 //
 // Shapes: scores [heads][CAPACITY]; parts [SPLITS][heads·dim], then the sums of weights [SPLITS][heads].
 // Grid: x over the splits, which stride over value pages, y over the heads; a thread takes two channels at a time.
@@ -9,6 +9,7 @@ struct Params {
   heads: u32,
   kv_heads: u32,
   dim: u32,
+  scale: f32,
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -23,6 +24,7 @@ struct Params {
 //!include lib/pages.wgsl
 //!include lib/lanes.wgsl
 //!include lib/{top}.wgsl
+//!include lib/left_{left}.wgsl
 
 @compute @workgroup_size(GROUP)
 fn main(
@@ -36,9 +38,16 @@ fn main(
   let count = session[ring_at(list) + 1u];
   let top = top_of(row, count, local.x);
   let lanes = session[PAGE_V];
+  var left = 0.0;
+  if (group.x == 0u) {
+    left = weight_left(h, list, top);
+  }
   for (var i = local.x; i < p.dim / 2u; i += GROUP) {
     var acc = vec2<f32>(0.0, 0.0);
-    var sum = 0.0;
+    if (left > 0.0) {
+      acc = left * value_left(list, i);
+    }
+    var sum = left;
     for (var first = group.x * lanes; first < count; first += groups.x * lanes) {
       for (var slot = first; slot < min(first + lanes, count); slot++) {
         let logit = scores[row + slot];

@@ -35,7 +35,7 @@ func (e *exec) attend(layer int) *operation {
 		variant: shaders.Variant{Kernel: "score", Includes: map[string]string{"reads": "all"}}, pages: true, grid: grid,
 	}, shape...)
 	e.add(&out.stored, node{
-		variant: shaders.Variant{Kernel: "weigh", Includes: map[string]string{"top": top}}, pages: true, grid: grid,
+		variant: shaders.Variant{Kernel: "weigh", Includes: map[string]string{"top": top, "left": "gone"}}, pages: true, grid: grid,
 	}, shape...)
 	e.add(&out.stored, node{
 		variant: shaders.Variant{Kernel: "reduce", Consts: map[string]string{"SPLITS": strconv.Itoa(parts) + "u"}},
