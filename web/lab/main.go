@@ -5,6 +5,7 @@
 //	go run ./web/lab logits FILE -text "Hello" -top 5
 //	go run ./web/lab generate FILE -chat "What is the capital of France?"
 //	go run ./web/lab generate FILE -chat "…" -recipe "snapkv window=8 + adakv" -cap 25%
+//	go run ./web/lab compare MODEL.json -story "…" -question "…" -a snapkv -b "h2o + adakv" -cap 25%
 //	go run ./web/lab policy ARRAYS.json -recipe "h2o" -keep 0.25
 //	go run ./web/lab calibrate FILE -checkpoint AT.json >wasm/heads/MODEL.json
 //	go run ./web/lab needles FILE -checkpoint AT.json
@@ -47,6 +48,7 @@ var commands = []command{
 	entry("tokenize", "the tokens of a text or prompt", tokenizeInput{}, tokenize),
 	entry("logits", "the logits after a prompt", logitsInput{Top: 10}, logits),
 	entry("generate", "an answer to a prompt", generateInput{Max: 64}, generate),
+	entry("compare", "two settings of the cache beside the full one, on one answer", compareInput{Max: 64}, compare),
 	entry("exam", "answers to generated stories, right and wrong", examInput{Langs: "en,zh", Lengths: "256", Depths: "0,0.5,1", N: 24}, exam),
 	entry("calibrate", "what the heads of a model do: the tables that some recipes need", calibrateInput{N: 16, Shrink: 8, Blocks: 2, Block: 128, Lengths: "200,320,450,700"}, calibrate),
 	entry("needles", "needles found by recipe and budget", needlesInput{Keep: "50,25,12"}, needles),

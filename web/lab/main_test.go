@@ -183,6 +183,10 @@ func TestErrors(t *testing.T) {
 		{"generate -wrong " + model, 2, "wrong"},
 		{"generate -json {\"texd\":1} " + model, 2, "texd"},
 		{"tokenize -ids 99999 " + model, 1, "99999"},
+		{"compare -text x -max 0 " + model, 2, "max"},
+		{"compare -text x -later " + model, 2, "later"},
+		{"compare -text x -b magic " + model, 2, "magic"},
+		{"compare -text x -gold a -other a " + model, 1, "do not differ"},
 		{"bench -prompt 0 " + model, 2, "above 0"},
 		{"inspect main.go", 1, "inspect"},
 	}
