@@ -19,6 +19,7 @@ type List struct {
 	Absorbed int      // tokens that the record of Sums stands for; while it is 0, the record holds anything
 
 	order []uint32  // live slots by position
+	lent  bool      // to a device, which alone knows what At would say
 	room  int       // slots that have pages, ≥ Slots
 	hole  int       // where there are dead slots, none is below it
 	one   [1]uint32 // what Put returns for one token
@@ -134,7 +135,7 @@ func (c *Cache) Take(layer, kvHead, n int) ([]uint32, error) {
 	if n < 0 || n > l.room-l.Slots {
 		return nil, fmt.Errorf("cache: take: %d slots, %d are reserved", n, l.room-l.Slots)
 	}
-	if l.Live < l.Slots || l.Slots > 0 && l.next() != uint32(l.Slots) {
+	if l.lent || l.Live < l.Slots || l.Slots > 0 && l.next() != uint32(l.Slots) {
 		return nil, fmt.Errorf("cache: take: slots of this list are not positions")
 	}
 	slots := make([]uint32, n)
@@ -156,7 +157,7 @@ func (c *Cache) Reset() {
 		c.countLive(-l.Live)
 		c.shrink(l, 0)
 		l.At, l.order = l.At[:0], l.order[:0]
-		l.Slots, l.Live, l.Absorbed, l.room = 0, 0, 0, 0
+		l.Slots, l.Live, l.Absorbed, l.room, l.lent = 0, 0, 0, 0, false
 	}
 	c.epoch++
 }

@@ -33,6 +33,9 @@ func (c *Cache) Put(layer, kvHead int, positions []uint32) ([]uint32, error) {
 
 // accept checks the positions of new tokens.
 func (l *List) accept(positions []uint32) error {
+	if l.lent {
+		return fmt.Errorf("the list is lent")
+	}
 	next := l.next()
 	for i, p := range positions {
 		if p == DeadPosition {

@@ -1,0 +1,74 @@
+package cache
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// A backend whose device decides which tokens stay has the lists lent for a prompt or an answer. Lengths follow from
+// budgets, so that slots and pages are handed out here as ever; which token lies in which slot is known to the device
+// until [Cache.Learn]. Meanwhile At and Order are empty, and Put, Take and Compact have nothing to go by.
+
+// Hold sets how many tokens a list holds, and lends it. A list that gets longer takes dead slots first and then fresh ones,
+// whose pages are allocated; one that gets shorter keeps its slots. Errors are those of [Cache.Put].
+func (c *Cache) Hold(layer, kvHead, tokens int) error {
+	l, err := c.list(layer, kvHead)
+	if err != nil {
+		return fmt.Errorf("cache: hold: %w", err)
+	}
+	if tokens < 0 {
+		return fmt.Errorf("cache: hold: %d tokens", tokens)
+	}
+	if more := tokens - l.Live; more > 0 {
+		if err := c.allot(l, more); err != nil {
+			return err
+		}
+		l.Slots = l.slotsFor(more)
+	}
+	c.countLive(tokens - l.Live)
+	l.Live = tokens
+	l.lent, l.At, l.order, l.hole = true, l.At[:0], l.order[:0], 0
+	c.epoch++
+	return nil
+}
+
+// Lent says that the device alone knows which tokens some list holds.
+func (c *Cache) Lent() bool { return slices.ContainsFunc(c.lists, func(l List) bool { return l.lent }) }
+
+// Pack says that the device has moved a lent list's last tokens into its dead slots, so that slots 0…Live−1 are left.
+// [Cache.Trim] follows.
+func (c *Cache) Pack(layer, kvHead int) {
+	if l := c.List(layer, kvHead); l.lent {
+		l.Slots = l.Live
+		c.epoch++
+	}
+}
+
+// Learn takes a lent list back: at is the position of each slot's token, DeadPosition where there is none.
+func (c *Cache) Learn(layer, kvHead int, at []uint32) error {
+	l, err := c.list(layer, kvHead)
+	if err != nil {
+		return fmt.Errorf("cache: learn: %w", err)
+	}
+	if !l.lent {
+		return nil
+	}
+	if len(at) != l.Slots {
+		return fmt.Errorf("cache: learn: positions of %d slots, there are %d", len(at), l.Slots)
+	}
+	l.At, l.order = l.At[:0], l.order[:0]
+	for slot, position := range at {
+		c.push(&l.At, position)
+		if position != DeadPosition {
+			c.push(&l.order, uint32(slot))
+		}
+	}
+	slices.SortFunc(l.order, func(a, b uint32) int { return cmp.Compare(l.At[a], l.At[b]) })
+	twice := slices.CompactFunc(slices.Clone(l.order), func(a, b uint32) bool { return l.At[a] == l.At[b] })
+	if len(l.order) != l.Live || len(twice) != l.Live {
+		return fmt.Errorf("cache: learn: %d tokens at %d positions, there should be %d", len(l.order), len(twice), l.Live)
+	}
+	l.lent = false
+	return nil
+}
