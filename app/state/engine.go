@@ -14,17 +14,25 @@ func engineEvent(m Model, e Event) (Model, []Effect) {
 	case Opened:
 		return opened(m, e)
 	case Prompted:
+		if m.Phase == Comparing {
+			return comparing(m, e), nil
+		}
 		return prompted(m, e), nil
 	case Stepped:
 		return stepped(m, e), nil
 	case Measured:
 		m.Memory = m.Memory.withState(e.State)
-		if n := len(m.Turns); n > 0 && e.DecodeRate+e.PrefillRate > 0 {
+		if n := len(m.Turns); n > 0 && e.DecodeRate+e.PrefillRate > 0 && m.Phase != Comparing {
 			m = m.withTurn(func(t *Turn) { t.Rates = Rates{e.PrefillRate, e.DecodeRate} })
 		}
 	case Keeps:
-		m.Kept = keptOf(e.Kept)
-		m.Scope = m.Scope.within(m.Kept.Layers, m.Kept.Heads)
+		return m.reported(e.Kept), nil
+	case Explains:
+		return explains(m, e), nil
+	case Unexplained:
+		return unexplained(m, e), nil
+	case Comparisons, Strays, Contrasted:
+		return comparing(m, e), nil
 	case Moved:
 		return moved(m, e), nil
 	case Listed:
@@ -44,8 +52,8 @@ func engineEvent(m Model, e Event) (Model, []Effect) {
 
 // addressed puts the policy into the address if it is another than before: a change of it was stopped, or failed.
 func (m Model) addressed(before Policy) (Model, []Effect) {
-	if f := m.Policy.Fragment(); f != before.Fragment() {
-		return m, []Effect{Address{f}}
+	if m.Policy.Fragment() != before.Fragment() {
+		return m, []Effect{Address{m.fragment()}}
 	}
 	return m, nil
 }
@@ -172,6 +180,10 @@ func stepped(m Model, e Stepped) Model {
 	m.Memory = m.Memory.withLedger(last.Ledger)
 	m.Memory.Position = last.Position + 1
 	m.Kept = m.Kept.after(e.Steps)
+	m.epoch++
+	for _, s := range e.Steps {
+		m = m.leftWith(s)
+	}
 	return m.withTurn(func(t *Turn) {
 		answer := t.Answer[:len(t.Answer):len(t.Answer)]
 		for _, s := range e.Steps {
@@ -213,10 +225,16 @@ func listed(m Model, e Listed) Model {
 func ended(m Model, e Ended) Model {
 	if m.Phase == Changing {
 		m.Phase = Idle
-		if e.Reason == proto.ReasonStopped {
-			m.Policy = m.was
+		switch {
+		case e.Reason == proto.ReasonStopped:
+			m.Policy, m.Records = m.was, m.wasRecords
+		case m.task == taskUndo:
+			return m.undone()
 		}
 		return m
+	}
+	if m.Phase == Comparing {
+		return m.compared(e.Reason == proto.ReasonStopped, false)
 	}
 	if !m.Running() {
 		if m.Phase == Opening && e.Reason == proto.ReasonStopped {
@@ -227,7 +245,7 @@ func ended(m Model, e Ended) Model {
 	}
 	m.Phase = Idle
 	m = m.withTurn(func(t *Turn) { t.Ended, t.Reason = true, e.Reason })
-	if t, _ := m.Live(); t.Reason == proto.ReasonStopped && len(t.Answer) == 0 {
+	if t, _ := m.Live(); t.Reason == proto.ReasonStopped && len(t.Answer) == 0 && !m.resumed {
 		return m.takenBack() // stopped while reading: the engine rolled the turn back
 	}
 	m.Draft.Question = m.next()
@@ -260,18 +278,25 @@ func (m Model) next() string {
 }
 
 func failed(m Model, e Failed) Model {
+	if m.Phase == Changing && m.task != taskSettings && (e.Code == proto.CodeBadRequest || e.Code == proto.CodeNoRecord) {
+		m.Phase, m.Notices = Idle, []Notice{{Key: refused[m.task]}}
+		return m
+	}
 	m.Problem = m.problem(e.Failure)
+	if m.Phase == Comparing {
+		m = m.compared(false, true)
+	}
 	switch {
 	case e.Code == proto.CodeVersion:
 		m.Phase = Broken
 	case m.Phase == Opening:
 		m.Phase, m.Work = Broken, Work{}
 	case m.Phase == Changing:
-		m.Phase, m.Policy = Idle, m.was
+		m.Phase, m.Policy, m.Records = Idle, m.was, m.wasRecords
 	case m.Running():
 		m.Phase = Idle
-		m = m.withTurn(func(t *Turn) { t.Ended, t.Failed = true, true })
-		if t, _ := m.Live(); len(t.Answer) == 0 {
+		m = m.withTurn(func(t *Turn) { t.Ended, t.Failed, t.Undone = true, !m.resumed, m.resumed })
+		if t, _ := m.Live(); len(t.Answer) == 0 && !m.resumed {
 			m = m.takenBack()
 		}
 	}
@@ -285,11 +310,14 @@ func failed(m Model, e Failed) Model {
 // lost is the model without its engine: what was said stays on the page, the cache behind it is gone.
 func (m Model) lost() Model {
 	turns := append([]Turn(nil), m.Turns...)
+	if m.Phase == Comparing {
+		m = m.compared(false, true)
+	}
 	m.Work = Work{}
 	for i := range turns {
 		turns[i].Failed = turns[i].Failed || !turns[i].Ended
 		turns[i].Ended, turns[i].Lost = true, true
 	}
-	m.Turns, m.HasOpened, m.Phase, m.Kept = turns, false, Broken, Kept{}
-	return m
+	m.Turns, m.HasOpened, m.Phase = turns, false, Broken
+	return m.blank()
 }

@@ -39,6 +39,7 @@ type (
 	// Run asks. Question, if set, replaces the draft's.
 	Run struct {
 		Question string
+		Once     bool // pause after one token
 		Now      float64
 	}
 	// Halt stops the turn, or the opening of a model.

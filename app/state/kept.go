@@ -19,6 +19,8 @@ type Kept struct {
 	Window, Published int
 	Recipe            string
 	Left              int // lists that a token has left, with the last steps
+	Pins              []uint32
+	Shadow            [][]uint64 // as Bits: what has left and lies in the shadow; nil without one
 }
 
 // Scope is what the story shows: all layers, one layer, or one KV head of a layer. −1 is all.
@@ -44,6 +46,11 @@ func keptOf(e proto.Kept) Kept {
 		Tokens: int(e.Tokens), Layers: int(e.Layers), Heads: int(e.KVHeads), Recipe: e.Recipe, Caps: e.Caps,
 		Budget: int(e.Budget), Reserve: int(e.Reserve), Window: int(e.Window), Published: int(e.Published),
 	}
+	for _, p := range e.Pins {
+		if p < e.Tokens {
+			k.Pins = append(k.Pins, p)
+		}
+	}
 	lists, row := k.Layers*k.Heads, (k.Tokens+7)/8
 	if k.Budget == 0 || len(e.Bits) != lists*row || len(e.Reasons) != lists*k.Tokens {
 		k.All = true
@@ -53,14 +60,47 @@ func keptOf(e proto.Kept) Kept {
 		k.Caps = nil
 	}
 	for i := range lists {
-		words := make([]uint64, (k.Tokens+63)/64)
-		for j, b := range e.Bits[i*row : (i+1)*row] {
-			words[j/8] |= uint64(b) << (j % 8 * 8)
+		k.Bits = append(k.Bits, wordsOf(e.Bits[i*row:(i+1)*row]))
+		if len(e.Shadowed) == len(e.Bits) {
+			k.Shadow = append(k.Shadow, wordsOf(e.Shadowed[i*row:(i+1)*row]))
 		}
-		k.Bits = append(k.Bits, words)
 		k.Reasons = append(k.Reasons, e.Reasons[i*k.Tokens:(i+1)*k.Tokens])
 	}
 	return k
+}
+
+// wordsOf is a row of a bitset in words.
+func wordsOf(row []uint8) []uint64 {
+	words := make([]uint64, (len(row)+7)/8)
+	for j, b := range row {
+		words[j/8] |= uint64(b) << (j % 8 * 8)
+	}
+	return words
+}
+
+// Pinned reports whether one of N tokens is pinned.
+func (k Kept) Pinned(at, n int) bool {
+	for _, p := range k.Pins {
+		if int(p) >= at && int(p) < at+n {
+			return true
+		}
+	}
+	return false
+}
+
+// InShadow reports whether some list that a token has left has a copy of it.
+func (k Kept) InShadow(p int) bool {
+	for _, words := range k.Shadow {
+		if p >= 0 && p/64 < len(words) && words[p/64]>>(p%64)&1 == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// in is Has for a list that may not be there.
+func (k Kept) in(list, p int) bool {
+	return list >= 0 && list < k.Layers*k.Heads && k.Has(list, p)
 }
 
 // after is what the cache holds after some steps: the token before each is in every list, but for what left.

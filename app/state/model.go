@@ -18,10 +18,11 @@ const (
 	Answering              // tokens arrive
 	Stopping               // Stop was pressed and not yet heard
 	Broken                 // no engine or no model; Problem says why
+	Comparing              // two settings of the cache run beside the full one
 )
 
 // Names of the phases for snapshots and test hooks.
-var phaseNames = [...]string{"starting", "opening", "changing", "idle", "prefill", "answering", "stopping", "broken"}
+var phaseNames = [...]string{"starting", "opening", "changing", "idle", "prefill", "answering", "stopping", "broken", "comparing"}
 
 // String is the phase's name in snapshots.
 func (p Phase) String() string { return phaseNames[p] }
@@ -50,6 +51,25 @@ type Model struct {
 	Kept   Kept
 	Scope  Scope
 	was    Policy // before the change that is going on
+
+	Attention Attention
+	Left   []Leaving
+
+	Records    Records
+	wasRecords Records
+	chose      bool // the reader chose what is recorded, so a new model keeps it
+	task       task // what the change that is going on is about
+	back       int  // tokens that an Undo goes back to
+	resumed    bool // the turn that is going on went on with an answer
+	atTurn     Kept // when the last turn began
+
+	Why       Why
+	Explained []*Explained // by list, nil where nobody asked
+	epoch     uint32       // counts changes of the cache
+	known     uint32       // epoch of Explained
+	asked     int          // list that the engine was asked about, −1 none
+
+	Compare Compare
 
 	Sampling proto.Sampling
 	Max      uint32 // answer limit, tokens
@@ -94,7 +114,8 @@ type Draft struct {
 	Story, Question string
 	System, Message string
 	Raw             string
-	More            []string // further questions about the story
+	More            []string // questions about the story
+	Answers         []string // to them, where they are known
 }
 
 // Turn is one question and its answer.
@@ -108,6 +129,7 @@ type Turn struct {
 	Ended  bool // Reason is known, or the turn failed
 	Failed bool
 	Lost   bool // the cache that held it is gone
+	Undone bool // the reader went back to the middle of it
 	Rates  Rates
 }
 
@@ -148,7 +170,13 @@ type Notice struct {
 
 // Busy reports whether a turn, an opening or a change of the cache is going on.
 func (m Model) Busy() bool {
-	return m.Phase == Opening || m.Phase == Changing || m.Running()
+	return m.Phase == Opening || m.Occupied()
+}
+
+// Occupied reports whether the engine works on something that must not be changed meanwhile: a turn, a change of the cache
+// or a comparison.
+func (m Model) Occupied() bool {
+	return m.Phase == Changing || m.Phase == Comparing || m.Running()
 }
 
 // Running reports whether a turn is going on.

@@ -193,6 +193,9 @@ const (
 	askLater  = "later"
 )
 
+// fragment is what the address says of the page: its policy, and B of a comparison that is open.
+func (m Model) fragment() string { return m.rivalFragment(m.Policy.Fragment()) }
+
 // Fragment is the policy as part of an address; "" for the full cache.
 func (p Policy) Fragment() string {
 	q := url.Values{}

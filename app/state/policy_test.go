@@ -18,7 +18,7 @@ func memory(method string, knobs ...any) proto.Memory {
 	for i := 0; i < len(knobs); i += 2 {
 		s.Knobs, s.At = append(s.Knobs, knobs[i].(string)), append(s.At, float64(knobs[i+1].(int)))
 	}
-	return proto.Memory{Recipe: proto.Recipe{Method: s}}
+	return proto.Memory{Recipe: proto.Recipe{Method: s}, Explain: true} // as the built-in model has it
 }
 
 // remakes are the settings that effects ask the engine for.

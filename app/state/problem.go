@@ -52,7 +52,7 @@ var codeNames = map[proto.Code]string{
 	proto.CodeManifest: "manifest", proto.CodeFormat: "format", proto.CodeTooLong: "toolong", proto.CodeMemory: "memory",
 	proto.CodeQuota: "quota", proto.CodeBackend: "backend", proto.CodeNumbers: "numbers", proto.CodeBusy: "busy",
 	proto.CodeBadRequest: "badrequest", proto.CodeEmpty: "empty", proto.CodeDead: "dead",
-	proto.CodeLost: "lost", proto.CodeSmall: "small", proto.CodeTables: "tables",
+	proto.CodeLost: "lost", proto.CodeSmall: "small", proto.CodeTables: "tables", proto.CodeNoRecord: "norecord",
 }
 
 // Codes are all codes that have a sentence.
@@ -78,7 +78,7 @@ var actions = map[proto.Code]Action{
 	proto.CodeManifest: ActBuiltIn, proto.CodeFormat: ActBuiltIn, proto.CodeTooLong: ActEdit, proto.CodeMemory: ActBuiltIn,
 	proto.CodeQuota: ActModels, proto.CodeBackend: ActAuto, proto.CodeNumbers: ActRestart, proto.CodeBusy: ActStop,
 	proto.CodeBadRequest: ActReset, proto.CodeEmpty: ActEdit, proto.CodeDead: ActRestart,
-	proto.CodeLost: ActRestart, proto.CodeSmall: ActWhole, proto.CodeTables: ActFull,
+	proto.CodeLost: ActRestart, proto.CodeSmall: ActWhole, proto.CodeTables: ActFull, proto.CodeNoRecord: ActAnew,
 }
 
 // problem words a failure for the page.

@@ -21,11 +21,17 @@ const (
 func New() Model {
 	return Model{
 		Theme: "auto", Lang: Languages[0], Seed: DefaultSeed, Mode: proto.Story, Policy: fullCache(), Scope: Everywhere,
+		Compare: Compare{Side: [2]Policy{fullCache(), rival()}},
 	}.withDefaults(proto.Story)
 }
 
 // Reduce is the next model and what has to be done. It changes neither its arguments nor what they point to.
 func Reduce(m Model, e Event) (Model, []Effect) {
+	m, effects := reduce(m, e)
+	return m.curious(effects)
+}
+
+func reduce(m Model, e Event) (Model, []Effect) {
 	switch e := e.(type) {
 	case Start:
 		return start(m, e)
@@ -58,7 +64,37 @@ func Reduce(m Model, e Event) (Model, []Effect) {
 		return follow(m, e.Fragment)
 	case SetScope:
 		m.Scope = e.within(m.Kept.Layers, m.Kept.Heads)
+		m.Why.List = -1
 		return m, nil
+	case Select:
+		return selected(m, e), nil
+	case SelectList:
+		m.Why.List = e.List
+		return m, nil
+	case Deselect:
+		m.Why = Why{}
+		return m, nil
+	case SetRecord:
+		return record(m, e.Records)
+	case GoBack:
+		return undo(m, e.Tokens)
+	case SetPin:
+		return pin(m, e)
+	case CallBack:
+		return recall(m, e.Position)
+	case Resume:
+		return resume(m, e)
+	case OpenCompare:
+		m.Compare.Open = e.Open
+		return m, []Effect{Address{m.fragment()}}
+	case SetSide:
+		m = sided(m, e)
+		return m, []Effect{Address{m.fragment()}}
+	case Match:
+		m = matched(m, e.Index)
+		return m, []Effect{Address{m.fragment()}}
+	case StartCompare:
+		return compare(m, e.Now)
 	case SetLang:
 		if !contains(Languages, e.Lang) || e.Lang == m.Lang {
 			return m, nil
@@ -92,6 +128,9 @@ func start(m Model, e Start) (Model, []Effect) {
 	if e.Policy.Recipe.Method != "" {
 		m.Policy = e.Policy
 	}
+	if e.Rival.Recipe.Method != "" {
+		m.Compare.Open, m.Compare.Side[1] = true, e.Rival
+	}
 	m.Sampling.Seed = e.Seed
 	m.Offers = e.Offers
 	if len(e.Offers) == 0 {
@@ -111,7 +150,7 @@ func theme(t string) string {
 
 // tick notices a stage that says nothing.
 func tick(m Model, e Tick) Model {
-	m.Work.Quiet, m.Work.Long = 0, m.Phase == Changing
+	m.Work.Quiet, m.Work.Long = 0, m.Phase == Changing || m.Phase == Comparing
 	if m.Work.News == 0 {
 		m.Work.News = e.Now
 	}
@@ -133,8 +172,20 @@ func choose(m Model, manifest string) (Model, []Effect) {
 func open(m Model, manifest string) (Model, []Effect) {
 	m.Phase, m.Current, m.HasOpened = Opening, manifest, false
 	m.Opened, m.Turns, m.Problem = proto.Opened{}, nil, nil
-	m.Work, m.Memory, m.Kept = Work{}, Memory{}, Kept{}
-	return m, []Effect{OpenModel{proto.Open{Manifest: manifest, Backend: m.Backend}}}
+	m.Work, m.Memory = Work{}, Memory{}
+	m.Compare = Compare{Open: m.Compare.Open, Own: m.Compare.Own, Side: m.Compare.Side}
+	m = m.blank()
+	if o, ok := m.Offer(manifest); ok && !m.chose {
+		m.Records = Records{Explain: o.BuiltIn} // with a small model it costs next to nothing
+	}
+	return m, []Effect{OpenModel{proto.Open{Manifest: manifest, Backend: m.Backend, Memory: m.Records.within(proto.Memory{})}}}
+}
+
+// blank is the model without anything that is about a cache which is gone.
+func (m Model) blank() Model {
+	m.Kept, m.atTurn, m.Left, m.Why = Kept{}, Kept{}, nil, Why{}
+	m.epoch++
+	return m
 }
 
 // list asks what is stored of the offers; the engine answers between two long requests.
@@ -150,7 +201,7 @@ func edit(m Model, e Edit) Model {
 	d := &m.Draft
 	switch e.Field {
 	case Story:
-		d.Story, d.Preset, d.More = e.Text, "", nil
+		d.Story, d.Preset, d.More, d.Answers = e.Text, "", nil, nil
 	case Question:
 		d.Question = e.Text
 	case System:
@@ -164,7 +215,7 @@ func edit(m Model, e Edit) Model {
 }
 
 func preset(m Model, e Preset) (Model, []Effect) {
-	if m.Running() || m.Phase == Changing {
+	if m.Occupied() {
 		return m, nil
 	}
 	was := m.Draft
@@ -174,7 +225,7 @@ func preset(m Model, e Preset) (Model, []Effect) {
 }
 
 func setMode(m Model, mode proto.PromptMode) (Model, []Effect) {
-	if m.Running() || m.Phase == Changing || mode == m.Mode {
+	if m.Occupied() || mode == m.Mode {
 		return m, nil
 	}
 	m.Mode = mode
@@ -186,11 +237,12 @@ func setMode(m Model, mode proto.PromptMode) (Model, []Effect) {
 
 // startOver ends the conversation; the draft stays.
 func startOver(m Model) (Model, []Effect) {
-	if m.Running() || m.Phase == Changing {
+	if m.Occupied() {
 		return m, nil
 	}
 	had := len(m.Turns) > 0
-	m.Turns, m.Problem, m.Kept = nil, nil, Kept{}
+	m.Turns, m.Problem = nil, nil
+	m = m.blank()
 	if !had || !m.HasOpened {
 		return m, nil
 	}
@@ -199,7 +251,7 @@ func startOver(m Model) (Model, []Effect) {
 
 // adjust changes the policy. While something runs it stays as it is.
 func adjust(m Model, e Event) (Model, []Effect) {
-	if m.Running() || m.Phase == Changing {
+	if m.Occupied() {
 		return m, nil
 	}
 	p := m.Policy
@@ -229,7 +281,7 @@ func adjust(m Model, e Event) (Model, []Effect) {
 		p.Later = e.Later
 	}
 	m, effects := m.remade(p)
-	return m, append([]Effect{Address{p.Fragment()}}, effects...)
+	return m, append([]Effect{Address{m.fragment()}}, effects...)
 }
 
 // follow takes over the policy of an address. A fragment without values names a place on the page.
@@ -237,11 +289,14 @@ func follow(m Model, fragment string) (Model, []Effect) {
 	switch {
 	case !strings.Contains(fragment, "="):
 		return m, nil
-	case m.Running() || m.Phase == Changing: // the address goes back to what is
-		return m, []Effect{Address{m.Policy.Fragment()}}
+	case m.Occupied(): // the address goes back to what is
+		return m, []Effect{Address{m.fragment()}}
 	}
 	o := ParseAddress("", fragment)
 	m.Notices = o.Notices
+	if o.Rival.Recipe.Method != "" {
+		m.Compare.Open, m.Compare.Side[1] = true, o.Rival
+	}
 	return m.remade(m.able(o.Policy))
 }
 
@@ -261,9 +316,10 @@ func (m Model) remade(p Policy) (Model, []Effect) {
 	if m.Phase != Idle || reflect.DeepEqual(was.memory(), p.memory()) {
 		return m, nil
 	}
-	m.was, m.Problem, m.Memory.PeakKV = was, nil, 0
-	m.Phase, m.Work = Changing, Work{Stage: proto.StagePrefill}
-	return m, []Effect{Remake{p.memory()}}
+	m.Memory.PeakKV = 0
+	m = m.change(taskSettings)
+	m.was = was
+	return m, []Effect{Remake{m.Records.within(p.memory())}}
 }
 
 func run(m Model, e Run) (Model, []Effect) {
@@ -276,6 +332,9 @@ func run(m Model, e Run) (Model, []Effect) {
 	g := proto.Generate{
 		Mode: m.Mode, Max: m.Max, Sampling: m.Sampling,
 		Continue: m.Follows(),
+	}
+	if e.Once {
+		g.Pause = 1
 	}
 	if m.Mode == proto.Story && m.Policy.Later {
 		g.Later, g.Continue = true, false
@@ -307,8 +366,10 @@ func run(m Model, e Run) (Model, []Effect) {
 	m.Phase = Prefill
 	m.Work = Work{Stage: proto.StagePrefill, News: e.Now}
 	if !g.Continue {
-		m.Turns, m.Kept = nil, Kept{}
+		m.Turns = nil
+		m = m.blank()
 	}
+	m.atTurn, m.resumed = m.Kept, false
 	m.Turns = append(m.Turns[:len(m.Turns):len(m.Turns)], Turn{Serial: m.serial + 1, Asked: asked})
 	m.serial++
 	if m.Mode == proto.Chat {
@@ -322,7 +383,7 @@ func halt(m Model) (Model, []Effect) {
 	case m.Phase == Prefill || m.Phase == Answering:
 		m.Phase = Stopping
 		return m, []Effect{Cancel{}}
-	case m.Phase == Opening || m.Phase == Changing:
+	case m.Phase == Opening || m.Phase == Changing || m.Phase == Comparing:
 		return m, []Effect{Cancel{}}
 	}
 	return m, nil

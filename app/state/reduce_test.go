@@ -64,7 +64,7 @@ func TestStartOpensTheFirstModel(t *testing.T) {
 		t.Errorf("model: %+v", m)
 	}
 	open, ok := effects[0].(OpenModel)
-	if !ok || open.Manifest != offers[0].Manifest || open.Backend != "cpu" || !reflect.DeepEqual(open.Memory, proto.Memory{}) {
+	if !ok || open.Manifest != offers[0].Manifest || open.Backend != "cpu" || !reflect.DeepEqual(open.Memory, proto.Memory{Explain: true}) {
 		t.Errorf("effects: %+v", effects)
 	}
 	m, effects = play(t, New(), Start{Theme: "pink"})
@@ -240,7 +240,7 @@ func TestProblemsOfferWhatHelps(t *testing.T) {
 		"too long, cap lowered":  {lowered, proto.CodeTooLong, ActWhole, Remake{memory(Full)}},
 		"too long":               {running, proto.CodeTooLong, ActEdit, Focus{"story"}},
 		"network":                {big, proto.CodeNetwork, ActRetry, OpenModel{proto.Open{Manifest: offers[1].Manifest}}},
-		"format":                 {big, proto.CodeFormat, ActBuiltIn, OpenModel{proto.Open{Manifest: offers[0].Manifest}}},
+		"format":                 {big, proto.CodeFormat, ActBuiltIn, OpenModel{proto.Open{Manifest: offers[0].Manifest, Memory: proto.Memory{Explain: true}}}},
 		"format of the built-in": {started(t), proto.CodeFormat, ActReload, Reload{}},
 		"version":                {running, proto.CodeVersion, ActReload, Reload{}},
 		"quota":                  {big, proto.CodeQuota, ActModels, Focus{"models"}},

@@ -12,6 +12,7 @@ type Options struct {
 	Backend string
 	Seed    uint32
 	Policy  Policy
+	Rival   Policy   // B of a comparison; without a method there is none
 	Notices []Notice // what was asked for and cannot be had
 }
 
@@ -62,6 +63,8 @@ func ParseAddress(query, fragment string) Options {
 	}
 	p, notices := policyOf(asked)
 	o.Policy, o.Notices = p, append(o.Notices, notices...)
+	o.Rival, notices = rivalOf(asked)
+	o.Notices = append(o.Notices, notices...)
 	if len(o.Notices) > mostNotices { // an address of nothing but nonsense must not fill the page
 		o.Notices = append(o.Notices[:mostNotices-1:mostNotices-1], Notice{Key: "notice.address"})
 	}
