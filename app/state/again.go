@@ -106,7 +106,7 @@ func resume(m Model, e Resume) (Model, []Effect) {
 		return m, nil
 	}
 	t, _ := m.Live()
-	g := proto.Generate{Mode: m.Mode, Max: m.Max, Sampling: m.Sampling, Continue: true, Resume: true}
+	g := proto.Generate{Mode: m.Mode, Max: m.Max, Sampling: m.Sampling, Continue: true, Resume: true, Rows: m.Attention.On}
 	if n := uint32(len(t.Answer)); n < m.Max {
 		g.Max -= n
 	}

@@ -90,6 +90,8 @@ func opened(m Model, e Opened) (Model, []Effect) {
 	m.Phase, m.Opened, m.HasOpened = Idle, e.Opened, true
 	m.Work = Work{News: e.Now}
 	m.Memory = Memory{TokenBytes: e.TokenBytes, Default: e.State.Cap}.withState(e.State)
+	o, _ := m.Offer(m.Current)
+	m.Attention = m.Attention.introduced(o.BuiltIn)
 	switch p := m.Problem; {
 	case p != nil && p.opening:
 		m.Problem = nil
@@ -184,6 +186,7 @@ func stepped(m Model, e Stepped) Model {
 	for _, s := range e.Steps {
 		m = m.leftWith(s)
 	}
+	m = m.gazed(e.Steps)
 	return m.withTurn(func(t *Turn) {
 		answer := t.Answer[:len(t.Answer):len(t.Answer)]
 		for _, s := range e.Steps {

@@ -51,8 +51,6 @@ type Model struct {
 	Kept   Kept
 	Scope  Scope
 	was    Policy // before the change that is going on
-
-	Attention Attention
 	Left   []Leaving
 
 	Records    Records
@@ -69,7 +67,8 @@ type Model struct {
 	known     uint32       // epoch of Explained
 	asked     int          // list that the engine was asked about, −1 none
 
-	Compare Compare
+	Attention Attention
+	Compare   Compare
 
 	Sampling proto.Sampling
 	Max      uint32 // answer limit, tokens

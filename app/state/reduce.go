@@ -21,14 +21,15 @@ const (
 func New() Model {
 	return Model{
 		Theme: "auto", Lang: Languages[0], Seed: DefaultSeed, Mode: proto.Story, Policy: fullCache(), Scope: Everywhere,
-		Compare: Compare{Side: [2]Policy{fullCache(), rival()}},
+		Compare: Compare{Side: [2]Policy{fullCache(), rival()}}, Attention: attentive,
 	}.withDefaults(proto.Story)
 }
 
 // Reduce is the next model and what has to be done. It changes neither its arguments nor what they point to.
 func Reduce(m Model, e Event) (Model, []Effect) {
 	m, effects := reduce(m, e)
-	return m.curious(effects)
+	m, effects = m.curious(effects)
+	return m.looking(effects)
 }
 
 func reduce(m Model, e Event) (Model, []Effect) {
@@ -115,6 +116,9 @@ func reduce(m Model, e Event) (Model, []Effect) {
 		m.Problem, m.Notices = nil, nil
 		return m, nil
 	default:
+		if m, ok := attend(m, e); ok {
+			return m, nil
+		}
 		return engineEvent(m, e)
 	}
 }
@@ -184,6 +188,7 @@ func open(m Model, manifest string) (Model, []Effect) {
 // blank is the model without anything that is about a cache which is gone.
 func (m Model) blank() Model {
 	m.Kept, m.atTurn, m.Left, m.Why = Kept{}, Kept{}, nil, Why{}
+	m.Attention.Gazes, m.Attention.Row = nil, Newest
 	m.epoch++
 	return m
 }
@@ -331,7 +336,7 @@ func run(m Model, e Run) (Model, []Effect) {
 	}
 	g := proto.Generate{
 		Mode: m.Mode, Max: m.Max, Sampling: m.Sampling,
-		Continue: m.Follows(),
+		Continue: m.Follows(), Rows: m.Attention.On,
 	}
 	if e.Once {
 		g.Pause = 1
