@@ -5,7 +5,6 @@ import (
 	"math"
 	"strconv"
 
-	"kvlens/cache"
 	"kvlens/shaders"
 	"kvlens/wasm/gpu"
 	"kvlens/wasm/quant"
@@ -130,7 +129,7 @@ func (e *exec) rowLogits(a *step.Args, layer, row int) ([][]float32, error) {
 		err = e.lengths(s, a.Cache, layer)
 	}
 	if err == nil {
-		err = e.tables(s, a.Cache, [3]int{})
+		err = e.tables(s, a.Cache, extent{})
 	}
 	if err != nil {
 		return nil, err
@@ -142,7 +141,7 @@ func (e *exec) rowLogits(a *step.Args, layer, row int) ([][]float32, error) {
 	if err := e.b.dev.Run([]gpu.Dispatch{d}); err != nil {
 		return nil, fmt.Errorf("webgpu: attention row: %w", err)
 	}
-	capacity := s.pages[2] * cache.PosLanes
+	capacity := s.capacity()
 	logits := make([]float32, e.shape.Heads*capacity)
 	if err := e.b.dev.Read(s.scores.buf, 0, quant.Bytes(logits)); err != nil {
 		return nil, fmt.Errorf("webgpu: attention row: %w", err)

@@ -16,12 +16,6 @@ const (
 	tokenStored = 16
 )
 
-// Words of the session buffer behind those of session.go, as shaders/lib/beside.wgsl names them.
-const (
-	wordScoresAt = headerWords + iota
-	wordBoundsAt
-)
-
 // Invalid is the score of what is no candidate: low enough to lose, and finite, as WGSL wants it.
 const Invalid = -1e30
 

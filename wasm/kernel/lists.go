@@ -26,9 +26,6 @@ const (
 // ListWords is how many words a list has there.
 const ListWords = 20
 
-// wordSumsAt is behind the words of candidates.go, as shaders/lib/sums.wgsl names it.
-const wordSumsAt = wordBoundsAt + 1
-
 // NoRank is the rank of a dead slot.
 const NoRank = math.MaxUint32
 

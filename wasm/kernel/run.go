@@ -152,7 +152,7 @@ func (e *exec) prepare(s *session, a *step.Args, ops []*operation) error {
 				err = e.lengths(s, a.Cache, o.layer)
 			}
 			if err == nil && !synced {
-				err, synced = e.tables(s, a.Cache, [3]int{}), true
+				err, synced = e.tables(s, a.Cache, extent{}), true
 			}
 		}
 		if err != nil {

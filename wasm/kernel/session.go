@@ -32,6 +32,9 @@ const (
 	wordPositionsAt
 	wordCapacity
 	wordChunk
+	wordScoresAt // as shaders/lib/beside.wgsl and sums.wgsl name them
+	wordBoundsAt
+	wordSumsAt
 	headerWords
 
 	wordTemperature = 32
@@ -60,19 +63,62 @@ type session struct {
 	mem   *memory
 	words []uint32 // what the buffer holds, but for words that kernels write
 	stale bool     // the header is not what words says
-	pages [3]int   // rows of the tables: key, value and position pages
+	pages extent   // rows of the tables
 
 	scores, parts *memory
 	recorded      [2]gpu.Recording // a choice from logits that are there, and a whole step
 }
 
+// extent counts pages by kind: of keys, values, positions, accumulated attention, bounds and sums.
+type extent [6]int
+
+// tableWords say where the session buffer has the page tables of each kind.
+var tableWords = extent{wordKeysAt, wordValuePagesAt, wordPositionsAt, wordScoresAt, wordBoundsAt, wordSumsAt}
+
+// slotPages is how many pages a list of so many slots has.
+func slotPages(geo *cache.Geometry, slots int) extent {
+	n := extent{up(slots, geo.PageK), up(slots, geo.PageV), up(slots, cache.PosLanes)}
+	if geo.Scores {
+		n[3] = n[2]
+	}
+	if geo.Bound > 0 {
+		n[4] = up(slots, geo.Bound)
+	}
+	if geo.Sums {
+		n[5] = 1
+	}
+	return n
+}
+
+// pagesOf is a list's page table of a kind.
+func pagesOf(l *cache.List, kind int) []uint32 {
+	return [len(extent{})][]uint32{l.Keys, l.Values, l.Positions, l.Scores, l.Bounds, l.Sums}[kind]
+}
+
+// reach makes n cover the tables of all lists.
+func (n *extent) reach(c *cache.Cache) {
+	geo := c.Geometry()
+	for i := range geo.Layers * geo.KVHeads {
+		l := c.List(i/geo.KVHeads, i%geo.KVHeads)
+		for kind := range n {
+			n[kind] = max(n[kind], len(pagesOf(l, kind)))
+		}
+	}
+}
+
+// capacity is how many slots of a list the session has room for.
+func (s *session) capacity() int { return s.pages[2] * cache.PosLanes }
+
 // session finds or makes the session of a run.
-func (e *exec) session(a *step.Args) (*session, error) {
+func (e *exec) session(a *step.Args) (*session, error) { return e.sessionFor(a, 0) }
+
+// sessionFor finds or makes a session whose lists can have so many slots.
+func (e *exec) sessionFor(a *step.Args, slots int) (*session, error) {
 	if a.Cache == nil || a.Arena == 0 {
 		if s := e.sessions[0]; s != nil {
 			return s, nil
 		}
-		return e.newSession(0, cache.Geometry{}, 0, [3]int{})
+		return e.newSession(0, cache.Geometry{}, 0, extent{})
 	}
 	geo := a.Cache.Geometry()
 	if geo.Layers != e.shape.Layers || geo.KVHeads != e.shape.KVHeads || geo.HeadDim != e.shape.HeadDim {
@@ -83,18 +129,14 @@ func (e *exec) session(a *step.Args) (*session, error) {
 		return nil, fmt.Errorf("webgpu: run: arena: %w", err)
 	}
 	// Under the full recipe the cap says how long tables get; lists of different lengths may need more.
-	tokens := geo.FullTokens(a.Cache.Cap())
-	need := [3]int{up(tokens, geo.PageK), up(tokens, geo.PageV), up(tokens, cache.PosLanes)}
-	for layer := range geo.Layers {
-		for h := range geo.KVHeads {
-			l := a.Cache.List(layer, h)
-			for i, n := range [3]int{len(l.Keys), len(l.Values), len(l.Positions)} {
-				need[i] = max(need[i], n)
-			}
-		}
-	}
+	need := slotPages(&geo, max(slots, geo.FullTokens(a.Cache.Cap())))
+	need.reach(a.Cache)
 	if s := e.sessions[a.Arena]; s != nil {
-		if s.geo == geo && need[0] <= s.pages[0] && need[1] <= s.pages[1] && need[2] <= s.pages[2] {
+		fits := s.geo == geo
+		for kind, n := range need {
+			fits = fits && n <= s.pages[kind]
+		}
+		if fits {
 			return s, nil
 		}
 		e.leave(a.Arena)
@@ -104,20 +146,22 @@ func (e *exec) session(a *step.Args) (*session, error) {
 
 func up(n, to int) int { return (n + to - 1) / to }
 
-func (e *exec) newSession(arena step.Buffer, geo cache.Geometry, buf gpu.Buffer, pages [3]int) (*session, error) {
+func (e *exec) newSession(arena step.Buffer, geo cache.Geometry, buf gpu.Buffer, pages extent) (*session, error) {
 	s := &session{geo: geo, arena: buf, pages: pages, stale: true}
 	lists := geo.Layers * geo.KVHeads
-	layout := [...]int{ // from wordSlotsAt to wordPositionsAt
-		e.chunk * e.shape.KVHeads, ringSteps * lists * 2, pages[0] * lists, pages[1] * lists, pages[2] * lists,
-	}
 	header := [headerWords]uint32{
 		wordLists: uint32(lists), wordPageK: uint32(geo.PageK), wordPageV: uint32(geo.PageV),
-		wordCapacity: uint32(pages[2] * cache.PosLanes), wordChunk: uint32(e.chunk),
+		wordCapacity: uint32(s.capacity()), wordChunk: uint32(e.chunk),
 	}
 	at := wordIDs + e.chunk
-	for i, n := range layout {
-		header[wordSlotsAt+i] = uint32(at)
+	place := func(word, n int) {
+		header[word] = uint32(at)
 		at += n
+	}
+	place(wordSlotsAt, e.chunk*e.shape.KVHeads)
+	place(wordRingAt, ringSteps*lists*2)
+	for kind, word := range tableWords {
+		place(word, pages[kind]*lists)
 	}
 	s.words = make([]uint32, at)
 	copy(s.words, header[:])
@@ -130,7 +174,7 @@ func (e *exec) newSession(arena step.Buffer, geo cache.Geometry, buf gpu.Buffer,
 		return s, nil
 	}
 	heads := e.shape.Heads
-	if s.scores, err = e.b.alloc(cache.Scratch, "attention logits", int64(heads*pages[2]*cache.PosLanes)*4); err == nil {
+	if s.scores, err = e.b.alloc(cache.Scratch, "attention logits", int64(heads*s.capacity())*4); err == nil {
 		s.parts, err = e.b.alloc(cache.Scratch, "attention parts", int64(e.splits()*heads*(e.shape.HeadDim+1))*4)
 	}
 	if err != nil {
@@ -165,9 +209,9 @@ func (e *exec) header(s *session, set func(h []uint32)) error {
 }
 
 // tables writes the page tables that changed: rows of one page of every list, from page first on.
-func (e *exec) tables(s *session, c *cache.Cache, first [3]int) error {
+func (e *exec) tables(s *session, c *cache.Cache, first extent) error {
 	lists := s.geo.Layers * s.geo.KVHeads
-	for kind, word := range []int{wordKeysAt, wordValuePagesAt, wordPositionsAt} {
+	for kind, word := range tableWords {
 		base := int(s.words[word])
 		from, to := -1, 0 // rows that differ
 		for page := first[kind]; page < s.pages[kind]; page++ {
@@ -199,10 +243,6 @@ func (e *exec) tables(s *session, c *cache.Cache, first [3]int) error {
 		}
 	}
 	return nil
-}
-
-func pagesOf(l *cache.List, kind int) []uint32 {
-	return [3][]uint32{l.Keys, l.Values, l.Positions}[kind]
 }
 
 // lengths writes the numbers of slots of a layer's lists to the ring's first row.

@@ -16,7 +16,7 @@ type answer struct {
 	session  *session
 	steps    int // submitted
 	waited   int // of them, waited for
-	synced   [3]int
+	synced   extent
 	sampling bool // the next step only chooses
 }
 
@@ -66,7 +66,7 @@ func (e *exec) Begin(a *step.Answer) error {
 		return fmt.Errorf("webgpu: answer: %w", err)
 	}
 	s.stale, w[wordIDs] = true, none // kernels change these words
-	if err := e.tables(s, a.Cache, [3]int{}); err != nil {
+	if err := e.tables(s, a.Cache, extent{}); err != nil {
 		return fmt.Errorf("webgpu: answer: %w", err)
 	}
 	e.answer = &answer{Answer: *a, session: s, sampling: a.Pending < 0}
@@ -189,12 +189,14 @@ func (e *exec) advance(a *answer) error {
 		row = append(row, slots[0], uint32(a.Cache.List(i/s.geo.KVHeads, i%s.geo.KVHeads).Slots))
 	}
 	if now := a.filled(); now != a.synced {
+		first := a.synced
 		for kind, pages := range now {
 			if pages > s.pages[kind] {
 				return failed("step: lists have outgrown their tables")
 			}
+			first[kind] = max(0, first[kind]-1)
 		}
-		if err := e.tables(s, a.Cache, [3]int{max(0, a.synced[0]-1), max(0, a.synced[1]-1), max(0, a.synced[2]-1)}); err != nil {
+		if err := e.tables(s, a.Cache, first); err != nil {
 			return fmt.Errorf("webgpu: step: %w", err)
 		}
 		a.synced = now
@@ -207,12 +209,8 @@ func (e *exec) advance(a *answer) error {
 }
 
 // filled is the lengths of the longest page tables.
-func (a *answer) filled() (n [3]int) {
-	geo := a.Cache.Geometry()
-	for i := range geo.Layers * geo.KVHeads {
-		l := a.Cache.List(i/geo.KVHeads, i%geo.KVHeads)
-		n = [3]int{max(n[0], len(l.Keys)), max(n[1], len(l.Values)), max(n[2], len(l.Positions))}
-	}
+func (a *answer) filled() (n extent) {
+	n.reach(a.Cache)
 	return n
 }
 

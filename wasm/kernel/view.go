@@ -103,7 +103,7 @@ func (e *exec) viewed(a *step.Args, v *step.View) (s *session, groups int, err e
 		err = e.lengths(s, a.Cache, v.Layer)
 	}
 	if err == nil {
-		err = e.tables(s, a.Cache, [3]int{})
+		err = e.tables(s, a.Cache, extent{})
 	}
 	return s, groups, err
 }
