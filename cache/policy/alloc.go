@@ -14,7 +14,7 @@ func (r *Run) allocate(candidates int) [][]int {
 	case HeadsImportance:
 		return r.important(candidates)
 	}
-	caps := r.spread(r.layers(candidates))
+	caps := r.spread(r.lift(r.layers(candidates)))
 	r.odd(caps)
 	return caps
 }
@@ -41,7 +41,7 @@ func (p *Plan) PerStep() bool {
 
 // protects is how many tokens of a list with room for limit never leave.
 func (r *Run) protects(limit int) int {
-	return min(limit, r.plan.Protect.Sinks+r.plan.Protect.recent(limit))
+	return min(limit, r.plan.Protect.Sinks+r.plan.Protect.recent(limit)+r.beside())
 }
 
 // layers are the budgets of layers, in tokens of one list, protected ones among them.
@@ -114,8 +114,8 @@ func (r *Run) masked(candidates int) [][]int {
 		}
 	}
 	others, b := r.lists()-retrieval, r.total()/r.lists()
-	least := min(b, max(b/4, r.plan.Protect.Sinks+1))
-	most := r.plan.Protect.Sinks + max(h.Local, int(h.LocalPart*float64(length)))
+	least := min(b, max(b/4, r.plan.Protect.Sinks+1)+r.beside())
+	most := r.plan.Protect.Sinks + r.beside() + max(h.Local, int(h.LocalPart*float64(length)))
 	forOthers := 0
 	switch {
 	case retrieval == 0:
@@ -154,7 +154,7 @@ func (r *Run) adapt(layer int, sz *Sizes, st Statistics) ([]int, error) {
 	total := 0
 	for h, n := range sz.Candidates {
 		c.Guards[h] = r.quota(layer, n, sz.Sinks[h], caps[h])
-		if guards[h] = c.Guards[h].guarded(n); a.KVPress { // there what is protected competes
+		if guards[h] = r.guarded(layer, h, n, &c.Guards[h], st); a.KVPress { // there what is protected competes
 			guards[h] = 0
 		}
 		has[h] = n - guards[h]
@@ -179,7 +179,7 @@ func (r *Run) adapt(layer int, sz *Sizes, st Statistics) ([]int, error) {
 	n = r.trim(n, total)
 	for h := range n {
 		if n[h]+guards[h] == 0 { // published integers, with nothing that protects a token
-			n = rescale(n, max(sum(n), len(n)))
+			n = rescale(n, max(sum(n), len(n)), 1)
 		}
 	}
 	spare := make([]int, len(n)) // beyond all candidates: for the answer
@@ -189,7 +189,7 @@ func (r *Run) adapt(layer int, sz *Sizes, st Statistics) ([]int, error) {
 	for h := range n {
 		n[h] += guards[h] + spare[h]
 	}
-	return n, nil
+	return r.lift(n), nil
 }
 
 func sum(n []int) (s int) {
@@ -204,7 +204,7 @@ func (r *Run) trim(n []int, total int) []int {
 	if sum(n) <= total || r.budget.Parity {
 		return n
 	}
-	return rescale(n, total)
+	return rescale(n, total, 1)
 }
 
 // plus adds the same to all.

@@ -34,7 +34,7 @@ func (r *Run) cascade(layer int, sz *Sizes, st Statistics) (out []LayerQuotas, e
 	if l.Reference || r.budget.Parity {
 		share = stage.CakeReference
 	}
-	budgets := plus(share(r.cake.preference, total-guard*r.shape.Layers, longest-guard), guard)
+	budgets := r.lift(plus(share(r.cake.preference, total-guard*r.shape.Layers, longest-guard), guard))
 	all := r.spread(budgets)
 	r.odd(all)
 	for i, caps := range all {
@@ -73,7 +73,7 @@ func (r *Run) shrink(layer int, st Statistics) (q LayerQuotas, shrunk bool, err 
 // again says what stays of an earlier layer.
 func (r *Run) again(q *LayerQuotas) Keep {
 	old := &r.cake.layers[q.Layer]
-	keep := r.pick(q, &scored{Heads: old.heads}, old.tokens)
+	keep := r.pick(q, &scored{Heads: old.heads, pins: r.pins}, old.tokens)
 	old.keep(old.heads, old.tokens, keep.Heads)
 	return keep
 }

@@ -55,7 +55,7 @@ func (r *Run) leave(pos []int32, worth []float32, limit int) []int32 {
 	if worth == nil {
 		recent = limit
 	}
-	guarded := stage.Protect(marked, pos, r.plan.Protect.Sinks, recent, limit)
+	guarded := stage.Pinned(marked, pos, r.pins, r.plan.Protect.Sinks, recent, limit)
 	if worth != nil && len(pos) == limit+1 && guarded < len(pos) {
 		return []int32{int32(stage.Lowest(marked, worth))}
 	}

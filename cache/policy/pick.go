@@ -2,8 +2,8 @@ package policy
 
 import "kvlens/cache/policy/stage"
 
-// pick chooses limit of a KV head's candidates, or all if they are fewer: protected ones always, then by score, and of
-// equals the lower position. The result is ascending.
+// pick chooses limit of a KV head's candidates, or all if they are fewer: pinned and protected ones always, then by score,
+// and of equals the lower position. The result is ascending.
 func pick(p *Plan, sc *scored, head int, c *Candidates, limit int) []int32 {
 	n := len(c.Pos)
 	marked := make([]bool, n)
@@ -17,7 +17,7 @@ func pick(p *Plan, sc *scored, head int, c *Candidates, limit int) []int32 {
 	if sc.Heads == nil {
 		recent = limit // position alone decides: the newest
 	}
-	left := limit - stage.Protect(marked, c.Pos, p.Protect.Sinks, recent, limit)
+	left := limit - stage.Pinned(marked, c.Pos, sc.pins, p.Protect.Sinks, recent, limit)
 	if left > 0 && sc.Heads != nil {
 		choose(p, sc, head, c, marked, limit, left)
 	}

@@ -14,11 +14,23 @@ func (r *Run) Resize(p *Plan, b Budget) error {
 	if err := b.check(); err != nil {
 		return err
 	}
-	old := slices.Concat(r.caps...)
+	next := *r
+	next.follow(p, b)
+	if err := next.holdsPins(); err != nil {
+		return err
+	}
 	r.follow(p, b)
-	switch {
-	case len(old) < r.lists(): // no prompt yet
+	if old := slices.Concat(r.caps...); len(old) == r.lists() {
+		r.reshare(old)
+	} else { // no prompt yet
 		clear(r.caps)
+	}
+	return nil
+}
+
+// reshare shares the budget among lists as it was shared.
+func (r *Run) reshare(old []int) {
+	switch {
 	case !r.ragged():
 		r.caps = r.uniform()
 	case r.plan.Heads.Kind == HeadsUniform: // a layer's lists are alike
@@ -26,22 +38,21 @@ func (r *Run) Resize(p *Plan, b Budget) error {
 		for l, caps := range r.caps {
 			layers[l] = slices.Min(caps)
 		}
-		r.caps = r.spread(rescale(layers, r.total()/r.shape.KVHeads))
+		r.caps = r.spread(r.lift(rescale(layers, r.total()/r.shape.KVHeads, 1)))
 		r.odd(r.caps)
 	default:
-		r.caps = slices.Collect(slices.Chunk(rescale(old, r.total()), r.shape.KVHeads))
+		r.caps = slices.Collect(slices.Chunk(r.lift(rescale(old, r.total(), 1)), r.shape.KVHeads))
 	}
-	return nil
 }
 
-// rescale shares a total as n was shared, at least one each where it suffices.
-func rescale(n []int, total int) []int {
+// rescale shares a total as n was shared, at least so many each where it suffices.
+func rescale(n []int, total, least int) []int {
 	all := sum(n)
 	shares := make([]float64, len(n))
 	for i, x := range n {
 		shares[i] = float64(x) * float64(total) / float64(all)
 	}
-	return stage.Apportion(shares, total, min(1, total/len(n)), nil)
+	return stage.Apportion(shares, total, min(least, total/len(n)), nil)
 }
 
 // Clone is a run at the same point, for another answer from the same cache.

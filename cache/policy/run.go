@@ -20,6 +20,8 @@ type Run struct {
 	caps   [][]int // what lists may hold, [layers][n_kv_heads]; nil for layers not reached
 	held   [][]int // what they hold
 	scores [][][]float32
+	pins   []int32 // ascending
+	pinned []int   // candidates of the layer at work that are pinned, [n_kv_heads]; nil without pins
 	cake   cascade
 	prompt prompt
 }
@@ -73,7 +75,8 @@ func (r *Run) Prompt(tokens int) {
 	r.fits = r.fitting(longest)
 	r.fixed = r.uniform()
 	if !r.fits {
-		r.fixed = slices.Collect(slices.Chunk(r.trim(slices.Concat(r.allocate(longest)...), r.total()), r.shape.KVHeads))
+		caps := r.lift(r.trim(slices.Concat(r.allocate(longest)...), r.total()))
+		r.fixed = slices.Collect(slices.Chunk(caps, r.shape.KVHeads))
 	}
 }
 
@@ -87,7 +90,8 @@ func (r *Run) Layer(layer int, in *Input, l Loops) ([]Keep, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.scores[layer] = sc.Heads
+	r.scores[layer], sc.pins = sc.Heads, r.pins
+	r.pinned = r.countPins(in)
 	quotas, err := r.Quotas(layer, in.sizes(r.plan.Protect.Sinks), &seen{r, layer, sc, in})
 	if err != nil {
 		return nil, err
@@ -156,8 +160,11 @@ func (r *Run) room(layer int, sz *Sizes) []int {
 		counts[h]--
 		sum--
 	}
-	for sum > free && slices.Max(counts) > 1 { // the longest list gives first
-		longest := slices.Index(counts, slices.Max(counts))
+	for sum > free { // the longest list gives first
+		longest := r.giver(counts)
+		if longest < 0 {
+			break
+		}
 		if !r.oneSet() {
 			give(longest)
 			continue

@@ -13,6 +13,7 @@ type scored struct {
 	Entropy, Variance float64     // of the window's attention (ScoreIndicator)
 	OneSet            bool        // all KV heads have the same scores of the same tokens
 	OutL1             []float32   // of the tokens of one set, mean over KV heads (SelectCritical)
+	pins              []int32     // positions that stay
 }
 
 // prompt is what the layers of one prompt have in common.

@@ -21,7 +21,9 @@ type toy struct {
 	k     [][][]float32 // [layers][n_kv_heads] of all tokens ever, [tokens][head_dim]
 	sums  [][]map[int32]float32
 	next  int32
-	odd   bool // some numbers are none, infinite, or hardly numbers
+	odd   bool                                            // some numbers are none, infinite, or hardly numbers
+	from  [][][]int32                                     // [layers][n_kv_heads] candidates of the last prompt
+	left  func(layer int, in *StepInput, leave [][]int32) // looks at what leaves; may be nil
 }
 
 // oddities are what a broken model could compute.
@@ -73,7 +75,9 @@ func (y *toy) prompt(tokens int) {
 	y.t.Helper()
 	s, d := y.shape, y.shape.HeadDim
 	y.run.Prompt(tokens)
+	y.from = nil
 	for l := range s.Layers {
+		y.from = append(y.from, make([][]int32, s.KVHeads))
 		in := &Input{Candidates: make([]Candidates, s.KVHeads), Columns: make([][]float32, s.Heads)}
 		queries := min(max(y.p.Score.Window, 1), tokens)
 		in.Queries = y.numbers(queries * s.Heads * d)
@@ -84,6 +88,7 @@ func (y *toy) prompt(tokens int) {
 			for i := range tokens {
 				c.Pos = append(c.Pos, y.next+int32(i))
 			}
+			y.from[l][h] = c.Pos
 			c.K = gather(y.k[l][h], c.Pos, d)
 			c.V = c.K
 			c.OutL1 = make([]float32, len(c.Pos))
@@ -181,7 +186,11 @@ func (y *toy) step() {
 				in.Sums[h] = append(in.Sums[h], a)
 			}
 		}
-		for h, leave := range y.run.Step(l, in) {
+		left := y.run.Step(l, in)
+		if y.left != nil {
+			y.left(l, in, left)
+		}
+		for h, leave := range left {
 			for i := len(leave) - 1; i >= 0; i-- {
 				y.pos[l][h] = slices.Delete(y.pos[l][h], int(leave[i]), int(leave[i])+1)
 			}
