@@ -19,6 +19,15 @@ func (c *Cache) Mark() Mark {
 	return m
 }
 
+// MarkAt is the mark of when every list held so many tokens, no more than now, in a cache from which no token has left.
+func (c *Cache) MarkAt(tokens int) Mark {
+	m := Mark{make([]extent, len(c.lists)), c.epoch}
+	for i := range m.lists {
+		m.lists[i] = extent{tokens, min(tokens, c.lists[i].room)}
+	}
+	return m
+}
+
 // Stale reports whether there is no way back to a mark: since then tokens were evicted or moved, dead slots taken, the
 // cache was reset, or an earlier mark restored. What was overwritten can only be computed again.
 func (c *Cache) Stale(m Mark) bool {

@@ -17,15 +17,17 @@ var ErrCheckpoint = errors.New("the checkpoint does not fit the session")
 // cache.
 type Checkpoint struct {
 	s       *Session
+	open    bool
 	epoch   int
-	saved   *cache.Saved
+	saved   *cache.Saved // nil where the cache's first tokens are those of the checkpoint
 	pages   []byte
 	run     *policy.Run
 	ids     []int32
 	spans   []span
 	pending []int32
 	logits  []float32
-	bytes   int64 // of the host
+	moments []*Checkpoint // of the session's at that time
+	bytes   int64         // of the host
 }
 
 // Save copies the session's cache. The copy lies in the host's memory, in the ledger as cache.Checkpoints, until it is
@@ -33,24 +35,32 @@ type Checkpoint struct {
 func (s *Session) Save(ctx context.Context) (*Checkpoint, error) {
 	var c *Checkpoint
 	err := s.busy("save", func() (err error) {
-		if err = s.settled(ctx); err != nil {
-			return err
-		}
-		c = &Checkpoint{
-			s: s, epoch: s.epoch, saved: s.cache.Save(), pages: make([]byte, s.cache.Used()),
-			ids: slices.Clone(s.ids), spans: slices.Clone(s.spans), pending: slices.Clone(s.pending), logits: slices.Clone(s.logits),
-		}
-		if s.run != nil {
-			c.run = s.run.Clone()
-		}
-		c.bytes = int64(len(c.pages)) + c.saved.Bytes() + 4*int64(len(c.ids)+len(c.logits))
-		s.m.led.Add(cache.Checkpoints, c.bytes, c.bytes)
-		if err = s.m.backend.Read(s.arena, 0, c.pages); err != nil {
-			c.Close()
+		if err = s.settled(ctx); err == nil {
+			c, err = s.checkpoint(true)
 		}
 		return err
 	})
-	if err != nil {
+	return c, err
+}
+
+// checkpoint makes a checkpoint, without a copy of the cache if its tokens are to stay where they are.
+func (s *Session) checkpoint(whole bool) (*Checkpoint, error) {
+	c := &Checkpoint{
+		s: s, open: true, epoch: s.epoch,
+		ids: slices.Clone(s.ids), spans: slices.Clone(s.spans), pending: slices.Clone(s.pending), logits: slices.Clone(s.logits),
+		moments: slices.Clone(s.moments),
+	}
+	if s.run != nil {
+		c.run = s.run.Clone()
+	}
+	c.bytes = 4 * int64(len(c.ids)+len(c.logits))
+	if whole {
+		c.saved, c.pages = s.cache.Save(), make([]byte, s.cache.Used())
+		c.bytes += int64(len(c.pages)) + c.saved.Bytes()
+	}
+	s.m.led.Add(cache.Checkpoints, c.bytes, c.bytes)
+	if err := s.m.backend.Read(s.arena, 0, c.pages); err != nil {
+		c.Close()
 		return nil, err
 	}
 	return c, nil
@@ -59,23 +69,34 @@ func (s *Session) Save(ctx context.Context) (*Checkpoint, error) {
 // Restore returns to a checkpoint of this session, as often as one likes.
 func (s *Session) Restore(c *Checkpoint) error {
 	return s.busy("restore", func() error {
-		if c.s != s || c.epoch != s.epoch || c.saved == nil {
+		if c.s != s || !c.open || c.epoch != s.epoch {
 			return ErrCheckpoint
 		}
-		if err := s.cache.Load(c.saved); err != nil {
-			return fmt.Errorf("%w: %w", ErrCheckpoint, err)
+		if err := s.load(c); err != nil {
+			return err
 		}
-		s.ids, s.spans, s.pos = slices.Clone(c.ids), slices.Clone(c.spans), len(c.ids)
 		s.pending = slices.Clone(c.pending)
-		copy(s.logits, c.logits)
-		s.rows, s.evicted, s.stale = nil, nil, false
-		if s.run = nil; c.run != nil {
-			s.run = c.run.Clone()
-		}
-		err := s.m.backend.Upload(s.arena, 0, c.pages)
-		s.stale = err != nil
-		return err
+		s.moments = s.closeMoments(func(m *Checkpoint) bool { return slices.Contains(c.moments, m) })
+		return nil
 	})
+}
+
+// load makes the cache that of a checkpoint. If the pages can't be written, it is stale.
+func (s *Session) load(c *Checkpoint) error {
+	if c.saved == nil {
+		s.cache.Restore(s.cache.MarkAt(len(c.ids)))
+	} else if err := s.cache.Load(c.saved); err != nil {
+		return fmt.Errorf("%w: %w", ErrCheckpoint, err)
+	}
+	s.ids, s.spans, s.pos = slices.Clone(c.ids), slices.Clone(c.spans), len(c.ids)
+	copy(s.logits, c.logits)
+	s.rows, s.evicted = nil, nil
+	if s.run = nil; c.run != nil {
+		s.run = c.run.Clone()
+	}
+	err := s.m.backend.Upload(s.arena, 0, c.pages)
+	s.stale = err != nil
+	return err
 }
 
 // Close frees the copy.

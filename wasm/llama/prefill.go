@@ -38,6 +38,7 @@ func (s *Session) prefill(ctx context.Context, ids []int32, p pass) error {
 	all := append(append([]int32(nil), s.pending...), ids...)
 	p.skip = len(s.pending)
 	err := s.turn(ctx, "prefill", all, true, func() error {
+		s.remember()
 		if err := s.prompt(ctx, all, p); err != nil {
 			return err
 		}
@@ -46,6 +47,7 @@ func (s *Session) prefill(ctx context.Context, ids []int32, p pass) error {
 	if err == nil {
 		s.spans[len(s.spans)-1].led = len(s.pending)
 		s.pending = nil
+		s.remember()
 	}
 	return err
 }

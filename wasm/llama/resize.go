@@ -3,6 +3,7 @@ package llama
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"kvlens/cache"
 	"kvlens/cache/policy"
@@ -38,13 +39,15 @@ func (s *Session) SetRecipe(ctx context.Context, name policy.Recipe) error {
 			return err
 		}
 		if err = s.renew(size); err == nil {
+			s.spans = slices.DeleteFunc(slices.Clone(s.spans), func(sp span) bool { return sp.deed != nil && !sp.deed.lasts })
 			err = s.settled(ctx)
 		}
 		if err == nil {
 			s.epoch++
+			s.forgetMoments()
 			return nil
 		}
-		s.opts, s.recipe, s.geo = was.opts, was.recipe, was.geo
+		s.opts, s.recipe, s.geo, s.spans = was.opts, was.recipe, was.geo, was.spans
 		if e := s.begin(); e != nil {
 			return e
 		}
@@ -100,6 +103,7 @@ func (s *Session) SetCap(ctx context.Context, bytes int64) error {
 		}
 		s.opts.Cap = size
 		s.epoch++
+		s.forgetMoments()
 		return nil
 	})
 }

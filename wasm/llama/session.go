@@ -24,6 +24,7 @@ type SessionOptions struct {
 	Tables *policy.Tables // of the model's heads, for recipes that need them
 	Budget int            // tokens that a list holds on average, instead of what the cap allows; 0 is what it allows
 	Parity bool           // published triggers, and answers that grow where a method acts once, instead of our cap rule
+	Undo   bool           // see KeepUndo
 }
 
 // Session is one conversation: a cache and the position in it.
@@ -37,18 +38,19 @@ type Session struct {
 	cache   *cache.Cache
 	arena   step.Buffer
 	recipe  recipe
-	run     *policy.Run // the plan at work; nil where nothing ever leaves
-	pos     int         // position of the next token
-	ids     []int32     // every token of the conversation up to pos
-	spans   []span      // how ids came in
-	pending []int32     // the last sampled token, while it is not in the cache
-	logits  []float32   // after the token before pos
-	stale   bool        // the cache is not that of ids: it is made again before the next use
-	touched bool        // the turn at work has changed what only a replay can make again
-	epoch   int         // counts changes of the cap and of the recipe
-	evicted []Eviction  // while the last token was decoded
-	watched bool        // passes leave rows
-	rows    *Rows       // of the last pass, if it was watched
+	run     *policy.Run   // the plan at work; nil where nothing ever leaves
+	pos     int           // position of the next token
+	ids     []int32       // every token of the conversation up to pos
+	spans   []span        // how ids came in
+	pending []int32       // the last sampled token, while it is not in the cache
+	logits  []float32     // after the token before pos
+	stale   bool          // the cache is not that of ids: it is made again before the next use
+	touched bool          // the turn at work has changed what only a replay can make again
+	epoch   int           // counts changes of the cap and of the recipe
+	evicted []Eviction    // while the last token was decoded
+	watched bool          // passes leave rows
+	rows    *Rows         // of the last pass, if it was watched
+	moments []*Checkpoint // for Undo, the oldest first
 }
 
 // Errors that callers tell apart. A full cache is a *cache.FullError.
@@ -122,6 +124,7 @@ func (s *Session) Close() {
 	if s.arena == 0 {
 		return
 	}
+	s.forgetMoments()
 	s.cache.Close()
 	s.m.backend.Free(s.arena)
 	_ = s.m.follow(nil) // only frees; other sessions say again whose plan they are of
@@ -131,6 +134,7 @@ func (s *Session) Close() {
 
 // Reset empties the cache and starts again at position 0.
 func (s *Session) Reset() {
+	s.forgetMoments()
 	s.cache.Reset()
 	s.pos, s.ids, s.spans, s.pending, s.rows, s.evicted = 0, s.ids[:0], s.spans[:0], nil, nil, nil
 	s.stale = s.run != nil // the next turn begins with a fresh run

@@ -158,7 +158,7 @@ func (s *Session) settled(ctx context.Context) error {
 	s.ids, s.spans, s.pos, s.logits, s.watched = nil, nil, 0, make([]float32, len(was.logits)), false
 	err := s.begin()
 	if err == nil {
-		err = s.again(ctx, was.ids, was.spans)
+		err = s.again(ctx, was.ids, was.spans, nil)
 	}
 	if err == nil {
 		copy(was.logits, s.logits)
@@ -171,29 +171,40 @@ func (s *Session) settled(ctx context.Context) error {
 	return err
 }
 
-// again computes a conversation from its start.
-func (s *Session) again(ctx context.Context, ids []int32, spans []span) error {
+// again computes what came in these spans after what is in the cache. progress gets tokens × layers and may be nil.
+func (s *Session) again(ctx context.Context, ids []int32, spans []span, progress func(done, total int)) error {
+	layers := s.m.cfg.Layers
+	done, total := 0, len(ids)*layers
+	tell := func(done int) {
+		if progress != nil {
+			progress(done, total)
+		}
+	}
 	for _, sp := range spans {
 		part := ids[:sp.tokens]
 		ids = ids[sp.tokens:]
-		if sp.deed != nil {
+		switch {
+		case sp.deed != nil:
 			if err := sp.deed.do(ctx, s); err != nil {
 				return err
 			}
 			s.did(*sp.deed)
 			continue
-		}
-		if sp.prompt {
-			if err := s.attempt(part, true, func() error { return s.prompt(ctx, part, pass{}) }); err != nil {
+		case sp.prompt:
+			p := pass{progress: func(now, _ int) { tell(done + now) }}
+			if err := s.attempt(part, true, func() error { return s.prompt(ctx, part, p) }); err != nil {
 				return err
 			}
 			s.spans[len(s.spans)-1].led = sp.led
+			done += len(part) * layers
 			continue
 		}
 		for i := range part {
 			if err := s.attempt(part[i:i+1], false, func() error { return s.token(ctx, part[i], nil) }); err != nil {
 				return err
 			}
+			done += layers
+			tell(done)
 		}
 	}
 	return nil
