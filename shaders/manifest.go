@@ -82,6 +82,11 @@ var Kernels = []Kernel{
 	{Name: "bounds", Consts: map[string][]string{"KEY_F16": booleans, "RECORDED": booleans}},
 	{Name: "quest"},
 
+	{
+		Name: "outputs", Includes: map[string][]string{"layout": layouts},
+		Consts: map[string][]string{"VALUE_F16": booleans, "LANES": {"1u", "64u"}},
+	},
+
 	// What recipes keep and drop; kernel/selection.go says which of them a plan takes.
 	{Name: "adapt"},
 	{Name: "select", Includes: map[string][]string{"rule": {"top", "chunks", "critical"}}},

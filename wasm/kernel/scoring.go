@@ -9,6 +9,7 @@ import (
 	"kvlens/cache"
 	"kvlens/cache/policy"
 	"kvlens/shaders"
+	"kvlens/wasm/gpu"
 	"kvlens/wasm/step"
 )
 
@@ -25,6 +26,8 @@ import (
 //	expected   spread                      expected, lse, fold           Expected
 //	random     –                           –                             Random: the host writes worth, shared too
 //
+// outputs comes with them for CriticalKV; its twin is Input of package ref.
+//
 // and a layer of a step of decoding:
 //
 //	sums, cap   after weigh    accrue, before a victim is chosen
@@ -39,6 +42,8 @@ type Stage struct {
 	Params  []uint32
 	threads func(c *Candidates) int
 	groups  [2]int // instead of threads, where they do not depend on the candidates
+
+	codes, scales gpu.Binding // weights, of stages that read some
 }
 
 // Size is the stage's grid.
@@ -246,6 +251,8 @@ func (x *Scoring) Floats(name string, c *Candidates, capacity int) int {
 			n = max(n, s.KVHeads*c.Stride()+2*shaders.Group) // with the parts of entropy and variance
 		}
 		return n
+	case "weights":
+		return s.KVHeads * c.Stride()
 	case "directions":
 		return s.KVHeads * x.parts * s.HeadDim
 	case "spread":

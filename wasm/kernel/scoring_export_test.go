@@ -68,3 +68,9 @@ func (l *Library) Pipeline(v shaders.Variant) (gpu.Pipeline, []shaders.Binding, 
 	}
 	return p.id, p.bindings, nil
 }
+
+// Bound finds the weights that a stage reads, by the names of the shaders' variables.
+func (s *Stage) Bound(name string) (gpu.Binding, bool) {
+	b, ok := map[string]gpu.Binding{"codes": s.codes, "scales": s.scales}[name]
+	return b, ok
+}

@@ -237,6 +237,10 @@ func (r *scoreRig) run(x *kernel.Scoring, stages []kernel.Stage) {
 		r.upload("p", quant.Bytes(params))
 		group := make([]gpu.Binding, len(bindings))
 		for i, b := range bindings {
+			if w, ok := st.Bound(b.Name); ok {
+				group[i] = w
+				continue
+			}
 			if _, ok := r.bufs[b.Name]; !ok {
 				n := x.Floats(b.Name, &r.c, roomSlots)
 				if n == 0 {
