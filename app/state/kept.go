@@ -193,10 +193,23 @@ type Columns struct {
 }
 
 // column is in how many of a scope's lists a token is, by reason.
-type column [proto.KeptChance + 1]uint16
+type column [proto.KeptPin + 1]uint16
 
 // Columns looks through the lists of a scope.
 func (k Kept) Columns(s Scope) Columns {
+	c := k.unpinned(s)
+	for _, p := range k.Pins { // whatever else would have kept them
+		n := uint16(0)
+		for _, v := range c.tokens[p] {
+			n += v
+		}
+		c.tokens[p] = column{proto.KeptPin: n}
+	}
+	return c
+}
+
+// unpinned is Columns as if nothing were pinned.
+func (k Kept) unpinned(s Scope) Columns {
 	first, last := k.lists(s)
 	c := Columns{last - first, make([]column, k.Tokens)}
 	if k.All {
@@ -215,7 +228,7 @@ func (k Kept) Columns(s Scope) Columns {
 				}
 				why := proto.KeptRecent // written since the last report
 				if p < len(reasons) {
-					why = proto.Keeps(min(reasons[p], uint8(proto.KeptChance)))
+					why = proto.Keeps(min(reasons[p], uint8(proto.KeptPin)))
 				}
 				c.tokens[p][why]++
 			}
@@ -227,7 +240,7 @@ func (k Kept) Columns(s Scope) Columns {
 // Fate is in how many of a scope's places some tokens are, of how many, and why they mostly stay. Of none that were
 // stored it is zero.
 func (c Columns) Fate(at, n int) (held, of int, why proto.Keeps) {
-	var votes [proto.KeptChance + 1]int
+	var votes [proto.KeptPin + 1]int
 	for p := at; p < min(at+n, len(c.tokens)); p++ {
 		of += c.lists
 		for i, v := range c.tokens[p] {
@@ -245,7 +258,7 @@ func (c Columns) Fate(at, n int) (held, of int, why proto.Keeps) {
 
 // Whys are the reasons that occur, in their order, and whether any token has left every list.
 func (c Columns) Whys() (whys []proto.Keeps, gone bool) {
-	var sums [proto.KeptChance + 1]int
+	var sums [proto.KeptPin + 1]int
 	for _, t := range c.tokens {
 		gone = gone || t == column{}
 		for i, v := range t {

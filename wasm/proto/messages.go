@@ -274,6 +274,7 @@ const (
 	KeptChunk               // with its chunk
 	KeptMask                // its head keeps everything
 	KeptChance              // by chance
+	KeptPin                 // pinned by the reader
 )
 
 // Stage names what a long request is doing, so that nothing spins unnamed.
