@@ -147,6 +147,9 @@ func TestStoryDetails(t *testing.T) {
 		{"an English story, a Chinese question", tok.Decode(s.First("Tom.", "谁？")), "<|bos|>Tom.\n问：谁？\n答："},
 		{"no question", tok.Decode(s.First("小明。", " ")), "<|bos|>小明。\n问： \n答："},
 		{"later", tok.Decode(s.Later("Who?", 5)), "\nQuestion: Who?\nAnswer:"},
+		{"an answer", tok.Decode(s.Answer("Who?", "a cat")), " a cat"},
+		{"an answer with its space", tok.Decode(s.Answer("Who?", " a cat")), " a cat"},
+		{"a Chinese answer", tok.Decode(s.Answer("谁？", "小明")), "小明"},
 		{"later, after a line break", tok.Decode(s.Later("Who?", newline)), "Question: Who?\nAnswer:"},
 	} {
 		if tt.got != tt.want {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"kvlens/wasm/tokenizer"
 )
@@ -61,6 +62,16 @@ func (s *Story) Later(question string, last int32) []int32 {
 		ask = strings.TrimPrefix(ask, "\n")
 	}
 	return s.t.Encode(strings.Replace(ask, questionMark, question, 1))
+}
+
+// Answer gives the tokens of an answer to a question, as they follow its prompt: after a template that ends in Latin
+// script comes a space.
+func (s *Story) Answer(question, answer string) []int32 {
+	t := s.template("", question)
+	if last := t[len(t)-1]; last > ' ' && last < utf8.RuneSelf {
+		answer = " " + strings.TrimLeft(answer, " ")
+	}
+	return s.t.Encode(answer)
 }
 
 // template chooses by the language of the question, or of the story if there is no question. A language that the model

@@ -124,7 +124,7 @@ func (c *comparison) open() error {
 		return ErrEmpty
 	}
 	if len(o.Gold)+len(o.Other) > 0 {
-		if c.fork = common(o.Gold, o.Other); c.fork >= o.Max || c.fork == min(len(o.Gold), len(o.Other)) {
+		if c.fork = common(o.Gold, o.Other); c.fork > o.Max || c.fork == min(len(o.Gold), len(o.Other)) {
 			return ErrMargin
 		}
 		for _, id := range slices.Concat(o.Gold, o.Other) {

@@ -316,7 +316,7 @@ func TestCompareMargin(t *testing.T) {
 	if !reflect.DeepEqual(h.tokens, want.tokens) || !reflect.DeepEqual(h.free, want.free) {
 		t.Error("asking for the margin changes what comes after it")
 	}
-	for _, bad := range [][2][]int32{{{1, 2}, {1, 2}}, {{1}, {1, 2}}, {{1}, nil}, {words(9, 0), append(words(8, 0), 1)}} {
+	for _, bad := range [][2][]int32{{{1, 2}, {1, 2}}, {{1}, {1, 2}}, {{1}, nil}, {words(9, 0), append(words(7, 0), 1)}} {
 		o.Gold, o.Other = bad[0], bad[1]
 		if _, err := m.Compare(ctx, o, llama.CompareEvents{}); !errors.Is(err, llama.ErrMargin) {
 			t.Errorf("%v and %v: %v", bad[0], bad[1], err)

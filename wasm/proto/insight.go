@@ -17,12 +17,13 @@ type (
 	Recall struct{ Position uint32 }
 	// Compare runs two settings of the cache beside a full one, on one upload of the weights and apart from the
 	// conversation: first all three read the prompt and are forced along what the full cache answers, then A and B answer
-	// freely. Events: Prompt, Progress, Compared…, Strayed…, Contrast for A and for B, then State.
+	// freely. Events: Prompt, Progress, Compared…, Strayed…, Contrast for A and for B, then State; Moved, and Moved back, where
+	// a setting does not run on the backend. CodeBadRequest "gold" where the two answers do not differ within Max.
 	Compare struct {
 		Text, Question, System string
 		Mode                   PromptMode
 		Max                    uint32
-		A, B                   Memory // Explain, Shadow and Undo do nothing
+		A, B                   Memory // Explain, Shadow and Undo do nothing; no cap is what Full takes for prompt and Max
 		Later                  bool   // as in Generate
 		Gold, Other            string // an answer and a wrong one, whose first tokens that differ give the margin; "" none
 	}

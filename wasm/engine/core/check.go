@@ -93,6 +93,30 @@ func checkGenerate(g proto.Generate, vocab int) error {
 	)
 }
 
+// Limits of a comparison, which has three caches at once: tokens of its answers, and bytes of one that a margin is asked
+// for.
+const (
+	maxCompared = 4 << 10
+	maxAnswer   = 4 << 10
+)
+
+func checkCompare(m proto.Compare) error {
+	if m.Mode > proto.Chat {
+		return badRequest("mode", "mode %d is not known", m.Mode)
+	}
+	if n := max(len(m.Gold), len(m.Other)); n > maxAnswer || (m.Gold == "") != (m.Other == "") {
+		return badRequest("gold", "answers of %d and %d bytes: both or none, of at most %d", len(m.Gold), len(m.Other), maxAnswer)
+	}
+	return first(
+		checkText("text", m.Text),
+		checkText("question", m.Question),
+		checkText("system", m.System),
+		within("max", m.Max, 1, maxCompared),
+		checkMemory(m.A),
+		checkMemory(m.B),
+	)
+}
+
 func params(s proto.Sampling) sample.Params {
 	return sample.Params{
 		Temperature: s.Temperature, TopP: s.TopP, MinP: s.MinP, Repeat: s.Repeat, TopK: int(s.TopK), Seed: uint64(s.Seed),

@@ -138,6 +138,10 @@ type outcome struct {
 	matrix  proto.Matrix
 	moved   []proto.Moved
 	kept    []proto.Kept
+	told    []proto.Compared
+	strayed []proto.Strayed
+	sums    []proto.Contrast
+	read    proto.Progress // the last of reading
 	done    proto.Done
 	failure *proto.Failure
 }
@@ -167,6 +171,9 @@ func (p *page) wait(id uint32, each func(event)) *outcome {
 			if !slices.Contains(o.stages, m.Stage) {
 				o.stages = append(o.stages, m.Stage)
 			}
+			if m.Stage == proto.StagePrefill {
+				o.read = m
+			}
 		case proto.Opened:
 			o.opened = m
 		case proto.Prompt:
@@ -183,6 +190,12 @@ func (p *page) wait(id uint32, each func(event)) *outcome {
 			o.kept = append(o.kept, m)
 		case proto.Moved:
 			o.moved = append(o.moved, m)
+		case proto.Compared:
+			o.told = append(o.told, m)
+		case proto.Strayed:
+			o.strayed = append(o.strayed, m)
+		case proto.Contrast:
+			o.sums = append(o.sums, m)
 		case proto.Done:
 			o.done = m
 			return o

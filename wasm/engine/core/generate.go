@@ -109,7 +109,7 @@ func (e *engine) turn(j job, g proto.Generate, parts [][]int32) (done proto.Done
 // announce tells the page the tokens of a prompt, if they fit.
 func (e *engine) announce(j job, parts [][]int32) error {
 	ids := slices.Concat(parts...)
-	p := proto.Prompt{First: uint32(e.session.Position()), IDs: make([]uint32, len(ids))}
+	p := proto.Prompt{First: uint32(e.session.Position())}
 	asked := len(ids)
 	room := e.session.Room()
 	if e.session.Budget().Tokens > 0 {
@@ -121,13 +121,10 @@ func (e *engine) announce(j job, parts [][]int32) error {
 		p.First++
 		asked++
 	}
-	for i, id := range ids {
-		p.IDs[i] = uint32(id)
-	}
 	if asked > room {
 		return tooLong(asked, room, e.session.Cap())
 	}
-	p.PieceEnd, p.Text = e.tok.Pieces(ids)
+	p.IDs, p.PieceEnd, p.Text = e.pieces(ids)
 	e.send(j.id, p)
 	return nil
 }
@@ -190,17 +187,27 @@ func (a *answer) run(ctx context.Context, s *sample.Sampler) (proto.Reason, erro
 	reason, err := a.e.session.Generate(ctx, llama.GenerateOptions{
 		Max: int(most), Sampler: s, Stop: a.e.tok.EOG, Forced: forced,
 	}, a.emit)
-	switch {
-	case reason == llama.ReasonFull:
-		return proto.ReasonFull, nil
-	case err != nil:
-		return proto.ReasonNone, err
-	case a.text:
-		return proto.ReasonStopText, nil
+	if reason == llama.ReasonFull {
+		err = nil
 	}
-	return map[llama.Reason]proto.Reason{
-		llama.ReasonStopID: proto.ReasonStopID, llama.ReasonMax: proto.ReasonMax, llama.ReasonStopped: proto.ReasonStopped,
-	}[reason], nil
+	return a.reason(reason), err
+}
+
+// reason says why the answer ended.
+func (a *answer) reason(r llama.Reason) proto.Reason {
+	switch {
+	case r == llama.ReasonFull:
+		return proto.ReasonFull
+	case a.text:
+		return proto.ReasonStopText
+	case r == llama.ReasonStopID:
+		return proto.ReasonStopID
+	case r == llama.ReasonMax:
+		return proto.ReasonMax
+	case r == llama.ReasonStopped:
+		return proto.ReasonStopped
+	}
+	return proto.ReasonNone
 }
 
 // emit sends one token as a Step.

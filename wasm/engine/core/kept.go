@@ -12,11 +12,11 @@ import (
 const recipeVersion = 1
 
 // tellKept sends what the cache holds.
-func (e *engine) tellKept(j job) { e.send(j.id, e.kept()) }
+func (e *engine) tellKept(j job) { e.send(j.id, e.kept(e.session)) }
 
-// kept is what the cache holds.
-func (e *engine) kept() proto.Kept {
-	s, c := e.session, e.model.Config()
+// kept is what the cache of a session holds.
+func (e *engine) kept(s *llama.Session) proto.Kept {
+	c := e.model.Config()
 	b := s.Budget()
 	used, published := s.Window()
 	k := proto.Kept{

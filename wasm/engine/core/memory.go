@@ -55,10 +55,7 @@ func (e *engine) newSession(m proto.Memory) error {
 }
 
 func (e *engine) makeSession(m proto.Memory) error {
-	o := llama.SessionOptions{
-		Cap: int64(m.Cap), Share: float64(m.Share), F32: m.F32,
-		Recipe: recipe(m.Recipe), Tables: e.tables, Parity: m.Parity,
-	}
+	o := e.options(m)
 	if m.Share > 0 || m.Cap > 0 {
 		o.Tokens = e.full
 	}
@@ -76,6 +73,14 @@ func (e *engine) makeSession(m proto.Memory) error {
 	e.prefill, e.decode = rate{}, rate{}
 	e.limitGarbage()
 	return nil
+}
+
+// options are settings as sessions take them.
+func (e *engine) options(m proto.Memory) llama.SessionOptions {
+	return llama.SessionOptions{
+		Cap: int64(m.Cap), Share: float64(m.Share), F32: m.F32,
+		Recipe: recipe(m.Recipe), Tables: e.tables, Parity: m.Parity,
+	}
 }
 
 // setMemory sets the cache's settings; the conversation stays.
@@ -99,7 +104,7 @@ func (e *engine) change(j job, m proto.Memory) error {
 	was, turns := e.memory, e.past
 	switch {
 	case e.onGPU() && !full(m.Recipe), e.away && full(m.Recipe):
-		return e.move(j, m)
+		return e.move(j, m, !full(m.Recipe))
 	case len(turns) == 0:
 		return e.newSession(m)
 	case sameButCap(m, was):
@@ -131,14 +136,15 @@ func (e *engine) change(j job, m proto.Memory) error {
 	return err
 }
 
-// move takes the model to another backend because of the recipe, and the conversation with it.
-func (e *engine) move(j job, m proto.Memory) error {
+// move takes the model to another backend because of a recipe, and the conversation with it: aside to the CPU path, or
+// back.
+func (e *engine) move(j job, m proto.Memory, aside bool) error {
 	was, turns, tell := e.asked, e.past, e.progress(j)
 	was.Memory = e.memory
 	next := was
 	next.Memory = m
 	place := e.best
-	if !full(m.Recipe) {
+	if aside {
 		place = e.aside
 	}
 	opened, err := e.reload(j.ctx, next, place, turns, tell)
@@ -148,7 +154,7 @@ func (e *engine) move(j job, m proto.Memory) error {
 		}
 		return err
 	}
-	e.away = !full(m.Recipe)
+	e.away = aside
 	e.send(j.id, proto.Moved{
 		Backend: opened.Backend, BackendDetail: opened.BackendDetail, BackendWhy: opened.BackendWhy, Recipe: true,
 	})

@@ -84,6 +84,14 @@ func (p *prompts) later(g proto.Generate, last int32) ([]int32, error) {
 	return nil, badRequest("mode", "the model has no mode %d", g.Mode)
 }
 
+// answer gives the tokens of an answer to a comparison's question, as the model would begin it.
+func (p *prompts) answer(m proto.Compare, text string) []int32 {
+	if m.Mode == proto.Story && p.story != nil {
+		return p.story.Answer(m.Question, text)
+	}
+	return p.tok.Encode(text)
+}
+
 // said refuses a text of nothing but white space.
 func said(field, text string) error {
 	if strings.TrimSpace(text) == "" {
@@ -104,4 +112,13 @@ func (e *engine) prompt(g proto.Generate, later bool) ([][]int32, error) {
 	}
 	ids, err := e.prompts.later(g, last)
 	return [][]int32{ids}, err
+}
+
+// pieces are tokens as the page shows them.
+func (e *engine) pieces(ids []int32) (out, ends []uint32, text []string) {
+	for _, id := range ids {
+		out = append(out, uint32(id))
+	}
+	ends, text = e.tok.Pieces(ids)
+	return out, ends, text
 }
