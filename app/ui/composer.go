@@ -28,7 +28,7 @@ func (c *controller) composer() app.UI {
 	m := c.model
 	x := &composer{
 		C: c, Lang: m.Lang, Mode: m.Mode, First: len(m.Turns) == 0, Ready: m.Phase == state.Idle,
-		Running: m.Running() || m.Phase == state.Changing && m.Work.Long, Halting: m.Phase == state.Stopping,
+		Running: m.Running() || (m.Phase == state.Changing || m.Phase == state.Comparing) && m.Work.Long, Halting: m.Phase == state.Stopping,
 	}
 	switch m.Mode {
 	case proto.Story:
@@ -108,7 +108,7 @@ func (x *composer) input(id string, f state.Field) app.UI {
 			ctx.PreventUpdate()
 			if e.Get("key").String() == "Enter" && !e.Get("shiftKey").Bool() && !composing(e) {
 				e.PreventDefault()
-				if !c.model.Running() {
+				if !c.model.Occupied() {
 					x.run()
 				}
 			}

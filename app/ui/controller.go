@@ -61,6 +61,9 @@ func newController(words *text.Catalogue, h host) *controller {
 // draft is a story as the reader's next question.
 func draft(s stories.Story) state.Draft {
 	d := state.Draft{Preset: s.ID, Story: s.Text, More: s.Questions()}
+	for _, a := range s.Asks {
+		d.Answers = append(d.Answers, a.Answer)
+	}
 	if len(d.More) > 0 {
 		d.Question = d.More[0]
 	}
@@ -179,6 +182,16 @@ func (c *controller) do(e state.Effect) {
 		}
 	case state.Remake:
 		c.long = c.request(e, proto.SetMemory{Memory: e.Memory})
+	case state.Undo:
+		c.long = c.request(e, proto.Undo(e))
+	case state.Pin:
+		c.long = c.request(e, proto.Pin(e))
+	case state.Recall:
+		c.long = c.request(e, proto.Recall(e))
+	case state.RunCompare:
+		c.long = c.request(e, e.Compare)
+	case state.Explain:
+		c.request(e, e.Explain)
 	case state.Address:
 		c.host.Address(e.Fragment)
 	case state.Empty:
@@ -267,7 +280,8 @@ func (c *controller) hear(in incoming) (hot bool) {
 	effect, mine := c.requests[in.id]
 	_, opening := effect.(state.OpenModel)
 	_, turn := effect.(state.Generate)
-	_, change := effect.(state.Remake)
+	change := changes(effect)
+	why, explaining := effect.(state.Explain)
 	// The client opens the last model again by itself after a death: its request is nobody's here, and long.
 	long := !mine || in.id == c.long
 	if !mine && in.id != 0 {
@@ -286,6 +300,16 @@ func (c *controller) hear(in incoming) (hot bool) {
 		c.reduce(state.Prompted{Prompt: e, Now: now})
 	case proto.Kept:
 		c.reduce(state.Keeps{Kept: e})
+	case proto.Explained:
+		c.reduce(state.Explains{Explained: e, Epoch: why.Epoch})
+	case proto.Compared:
+		c.reduce(state.Comparisons{Tokens: []proto.Compared{e}, Now: now})
+		return true
+	case proto.Strayed:
+		c.reduce(state.Strays{Tokens: []proto.Strayed{e}, Now: now})
+		return true
+	case proto.Contrast:
+		c.reduce(state.Contrasted{Contrast: e})
 	case proto.State:
 		c.reduce(state.Measured{State: e})
 	case proto.Moved:
@@ -299,10 +323,23 @@ func (c *controller) hear(in incoming) (hot bool) {
 		}
 	case proto.Failure:
 		delete(c.requests, in.id)
+		if explaining {
+			c.reduce(state.Unexplained{Failure: e, Epoch: why.Epoch})
+			return false
+		}
 		// An opening that another one replaced ends with a failure that is no news.
 		if long || !(opening || turn) && effect != nil && e.Code != proto.CodeDead {
 			c.reduce(state.Failed{Failure: e})
 		}
+	}
+	return false
+}
+
+// changes reports whether an effect changes the cache or compares, beside turns and openings what the page waits for.
+func changes(e state.Effect) bool {
+	switch e.(type) {
+	case state.Remake, state.Undo, state.Pin, state.Recall, state.RunCompare:
+		return true
 	}
 	return false
 }

@@ -13,7 +13,7 @@ import (
 // bar chooses what to read: the kind of prompt, where the model knows several, and a story.
 func (c *controller) bar() app.UI {
 	m := c.model
-	b := &bar{C: c, Lang: m.Lang, Mode: m.Mode, Preset: m.Draft.Preset, Busy: m.Running() || m.Phase == state.Changing, Asked: len(m.Turns) > 0}
+	b := &bar{C: c, Lang: m.Lang, Mode: m.Mode, Preset: m.Draft.Preset, Busy: m.Occupied(), Asked: len(m.Turns) > 0}
 	if m.HasOpened {
 		b.Modes = m.Opened.Modes
 	}

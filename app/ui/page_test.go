@@ -49,7 +49,7 @@ func TestEveryFamilyIsWhole(t *testing.T) {
 	for _, s := range []proto.Stage{proto.StageFetch, proto.StageVerify, proto.StageLoad} {
 		need("stage." + state.StageName(s) + ".of")
 	}
-	for p := state.Starting; p <= state.Broken; p++ {
+	for p := state.Starting; p <= state.Comparing; p++ {
 		need("phase." + p.String())
 	}
 	for r := proto.ReasonNone; r <= proto.ReasonFull; r++ {

@@ -29,6 +29,8 @@ func (c *controller) status() app.UI {
 	switch {
 	case m.Phase == state.Changing && m.Work.Total == 0 && m.Work.Quiet == 0:
 		s.What = c.t("phase.changing")
+	case m.Phase == state.Comparing && len(m.Compare.Tokens) > 0 && m.Work.Quiet == 0:
+		s.What = c.t("phase.comparing")
 	case m.Busy() && (m.Work.Stage == proto.StageRestore || m.Phase != state.Answering && m.Phase != state.Stopping):
 		s.What = c.stage()
 	case m.Work.Quiet > 0:
