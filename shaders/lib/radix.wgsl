@@ -20,6 +20,11 @@ fn ordered(x: f32) -> u32 {
   return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);
 }
 
+// The bits of the float that ordered made a key of.
+fn unordered(key: u32) -> u32 {
+  return select(~key, key & 0x7fffffffu, (key & 0x80000000u) != 0u);
+}
+
 // Cuts off the highest items of weight want, or all. Each lane brings its items from … to.
 fn cut(lane: u32, begin: u32, end: u32, want: u32) -> Cut {
   for (var b = lane; b < 128u; b += GROUP) {
