@@ -25,7 +25,10 @@ func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
 	if err := e.session.Watch(g.Rows); err != nil {
 		return proto.Done{}, err
 	}
-	later := g.Continue && e.session.Position() > 0
+	if g.Resume && len(e.past) == 0 {
+		return proto.Done{}, proto.Failure{Code: proto.CodeEmpty, Op: "resume", Msg: "there is no answer to go on with"}
+	}
+	later := g.Resume || g.Continue && e.session.Position() > 0
 	parts, err := e.prompt(g, later)
 	if err != nil {
 		return proto.Done{}, err
@@ -38,7 +41,9 @@ func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
 			return proto.Done{}, err
 		}
 	}
-	e.prefill, e.decode = rate{}, rate{}
+	if e.decode = (rate{}); !g.Resume {
+		e.prefill = rate{}
+	}
 	done, err := e.turn(j, g, parts)
 	if err == nil {
 		e.tellKept(j)
@@ -73,13 +78,16 @@ func (e *engine) first(parts [][]int32, limit int) error {
 	return err
 }
 
-// turn reads a prompt and answers it. What a lost backend has taken with it is done again, unheard.
+// turn reads a prompt and answers it, or goes on with the last answer. What a lost backend has taken with it is done
+// again, unheard.
 func (e *engine) turn(j job, g proto.Generate, parts [][]int32) (done proto.Done, err error) {
 	a := &answer{e: e, id: j.id, ctx: j.ctx, g: g, dec: e.tok.NewDecoder()}
 	if g.Mode != proto.Raw {
 		a.stops = e.manifest.Stop
 	}
-	if err := e.announce(j, parts); err != nil {
+	if g.Resume {
+		a.goOn(e.past[len(e.past)-1].answer)
+	} else if err := e.announce(j, parts); err != nil {
 		return done, err
 	}
 	read := false
@@ -92,14 +100,22 @@ func (e *engine) turn(j job, g proto.Generate, parts [][]int32) (done proto.Done
 		if err := e.session.Watch(g.Rows); err != nil { // the session may be another
 			return err
 		}
-		if err := e.read(ctx, j, parts); err != nil {
-			return err
+		if !g.Resume {
+			if err := e.read(ctx, j, parts); err != nil {
+				return err
+			}
 		}
 		read = true
-		done.Reason, err = a.run(ctx, sample.New(params(g.Sampling)))
+		s := sample.New(params(g.Sampling))
+		s.Skip(len(a.before))
+		done.Reason, err = a.run(ctx, s)
 		return err
 	})
-	if read && e.session != nil {
+	switch {
+	case !read || e.session == nil:
+	case g.Resume:
+		e.past[len(e.past)-1].answer = slices.Concat(a.before, a.ids)
+	default:
 		e.past = append(e.past, past{parts, a.ids})
 	}
 	done.Tokens = uint32(len(a.ids))
@@ -173,6 +189,18 @@ type answer struct {
 	ids   []int32
 	again int  // how many of ids have come again, after the backend was lost
 	text  bool // a stop text came
+
+	before []int32 // tokens of the answer that this one goes on with
+}
+
+// goOn makes it the rest of an answer: what waits for a character's last byte, or for the rest of a stop text, waits on.
+func (a *answer) goOn(before []int32) {
+	for _, id := range before {
+		if a.show(id); a.text {
+			a.text, a.tail = false, ""
+		}
+	}
+	a.before = before
 }
 
 func (a *answer) run(ctx context.Context, s *sample.Sampler) (proto.Reason, error) {

@@ -102,7 +102,10 @@ func said(field, text string) error {
 
 // prompt gives the tokens of a turn, in the parts in which they are read.
 func (e *engine) prompt(g proto.Generate, later bool) ([][]int32, error) {
-	if !later {
+	switch {
+	case g.Resume:
+		return nil, nil
+	case !later:
 		return e.prompts.first(g)
 	}
 	last, ok := e.session.Pending()
