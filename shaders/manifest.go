@@ -101,6 +101,8 @@ var Kernels = []Kernel{
 	},
 	{Name: "compact", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans}},
 	{Name: "compact", Consts: map[string][]string{"ACCRUE": {"true"}}},
+	{Name: "remember", Consts: map[string][]string{"AGAIN": booleans}},
+	{Name: "positions"}, // once, after a prompt or an answer
 	{Name: "byrank", Consts: map[string][]string{"KEY_F16": booleans, "PAIRS": {"16u", "32u"}}},
 	{
 		Name: "evict", Includes: map[string][]string{"worth": {"nothing", "sums"}},

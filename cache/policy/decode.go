@@ -85,10 +85,10 @@ func (r *Run) worth(in *StepInput, rule DecodeKind) [][]float32 {
 	}
 }
 
-// oneSet says that all KV heads of a layer keep the same tokens.
-func (r *Run) oneSet() bool {
-	return r.plan.Reduce.Kind == ReduceLayer && r.plan.Heads.Kind == HeadsUniform
-}
+func (r *Run) oneSet() bool { return r.plan.OneSet() }
+
+// OneSet says that all KV heads of a layer keep the same tokens.
+func (p *Plan) OneSet() bool { return p.Reduce.Kind == ReduceLayer && p.Heads.Kind == HeadsUniform }
 
 // rows pools and reduces the newest token's attention. Tokens of Decode.Recent have no neighbours in it and no worth:
 // they stay anyway.

@@ -154,6 +154,7 @@ func (e *exec) operation(op step.Op) (*operation, error) {
 		})
 		if err == nil && o.In == step.A {
 			out.kind = projecting
+			e.outputs = append(e.outputs, o.W)
 			err = e.output(&out.replay, o.W)
 		}
 		return out, err

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"kvlens/cache"
+	"kvlens/cache/policy"
 	"kvlens/shaders"
 	"kvlens/wasm/gpu"
 	"kvlens/wasm/quant"
@@ -38,8 +39,13 @@ type exec struct {
 	rows, logitRows int // what X, K, V and Logits have room for
 
 	sessions map[step.Buffer]*session // by arena; 0 is of runs without a cache
-	answer   *answer
-	views    map[gpu.Buffer]*look // by what they write
+	outputs  []step.Tensor            // the attention's projections, by layer
+
+	plan       *policy.Plan // nil is Full
+	headTables *policy.Tables
+	weighed    *keeper // that scored last
+	answer     *answer
+	views      map[gpu.Buffer]*look // by what they write
 }
 
 func newExec(b *Backend, p *step.Program) *exec {
@@ -179,6 +185,7 @@ func (e *exec) leave(arena step.Buffer) {
 	}
 	e.endOn(s)
 	e.unrecord(s)
+	s.keeper.close()
 	delete(e.sessions, arena)
 	for _, m := range []*memory{s.mem, s.scores, s.parts} {
 		e.b.release(m)
@@ -196,6 +203,9 @@ func (e *exec) forget(buf gpu.Buffer) {
 			}
 		}
 	}
+	for _, s := range e.sessions {
+		s.keeper.forget(buf)
+	}
 	e.forgetViews(buf)
 }
 
@@ -206,6 +216,11 @@ func (e *exec) binding(name string, n *node, s *session) (gpu.Binding, error) {
 			return gpu.Binding{}, fmt.Errorf("webgpu: run: %s: there is no %s yet", n.variant.Kernel, name)
 		}
 		return gpu.Binding{Buf: m.buf}, nil
+	}
+	if n.from.k != nil {
+		if b, ok := n.from.binding(name, n); ok {
+			return b, nil
+		}
 	}
 	switch name {
 	case "p":

@@ -28,6 +28,7 @@ type node struct {
 	threads func(rows int) int // in x and y; nil where grid says it
 	grid    func() (x, y int)
 	work    int // multiplications a row
+	from    source
 	groups  map[groupKey]boundGroup
 }
 

@@ -42,6 +42,13 @@ func (e *exec) Run(ctx context.Context, a *step.Args, from, to int) error {
 		case o.kind == heading && a.Logits == step.LastRow:
 			rows = 1
 		}
+		if o.kind == storing {
+			bounds, err := e.bounds(s, a, o.layer)
+			if err != nil {
+				return err
+			}
+			nodes = append(nodes[:len(nodes):len(nodes)], bounds...)
+		}
 		for _, n := range nodes {
 			d, err := e.dispatch(n, s, rows)
 			if err != nil {

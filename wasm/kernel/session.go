@@ -48,6 +48,8 @@ const (
 	forcedCount     = 8
 	wordResult      = 128
 	resultWords     = 16
+	wordPins        = 144
+	pinCount        = 16
 	wordIDs         = 160
 
 	ringSteps = 32
@@ -66,6 +68,7 @@ type session struct {
 	pages extent   // rows of the tables
 
 	scores, parts *memory
+	keeper        *keeper          // of the plan that is followed, once it is at work here
 	recorded      [2]gpu.Recording // a choice from logits that are there, and a whole step
 }
 
