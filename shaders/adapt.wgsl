@@ -1,5 +1,5 @@
 // AdaKV: how many of a layer's highest scores each KV head has, for the host to share the layer's budget by. What never
-// leaves does not take part, but for kvpress' form.
+// leaves, where LIMIT stay, does not take part, but for kvpress' form.
 //
 // Shapes: worth, stays [kv_heads][STRIDE], stays as scratch; counts [kv_heads].
 // Grid: one workgroup.
@@ -8,22 +8,30 @@ const HEADS: u32 = 64u; // the most KV heads
 struct Params {
   layer: u32,
   kv_heads: u32,
+  dim: u32,
   weigh: u32, // 1: a head's scores count times the part that its EACH highest have of their sum
   press: u32, // 1: as kvpress does, SAFE of each head come first, and of them what never leaves
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read> session: array<u32>;
 @group(0) @binding(2) var<storage, read> worth: array<f32>;
 @group(0) @binding(3) var<storage, read> lists: array<u32>;
+@group(0) @binding(4) var<storage, read> ranks: array<u32>;
 @group(0) @binding(5) var<storage, read_write> stays: array<u32>;
 @group(0) @binding(6) var<storage, read_write> counts: array<u32>;
+@group(0) @binding(7) var<storage, read> arena: array<u32>;
 
+//!include lib/session.wgsl
 //!include lib/grid.wgsl
+//!include lib/pages.wgsl
 //!include lib/lists.wgsl
-//!include lib/choose.wgsl
+//!include lib/ranks.wgsl
+//!include lib/protect.wgsl
 
-// Marks here: 1 for the highest, 2 for what does not take part.
+// Marks here: 1 for the highest, APART for what does not take part, and AHEAD for what is the highest whatever it is worth.
 const APART: u32 = 2u;
+const AHEAD: u32 = 3u;
 
 var<workgroup> factors: array<f32, HEADS>;
 var<workgroup> masses: array<vec3<f32>, GROUP>;
@@ -37,20 +45,15 @@ fn candidates(h: u32) -> u32 {
   return word(h, LIVE) + word(h, NEW);
 }
 
-fn never_leaves(h: u32, i: u32) -> bool {
-  return i < word(h, OLDEST) || i + word(h, NEWEST) >= candidates(h);
-}
-
 fn key_of(i: u32) -> u32 {
-  let h = i / word(0u, STRIDE);
-  if (p.press != 0u && never_leaves(h, i % word(0u, STRIDE))) {
+  if (stays[i] == AHEAD) {
     return 0xff800000u; // infinity's
   }
-  return ordered(worth[i] * factors[h]);
+  return ordered(worth[i] * factors[i / word(0u, STRIDE)]);
 }
 
 fn weight_of(i: u32) -> u32 {
-  return select(0u, 1u, stays[i] == 0u);
+  return select(0u, 1u, stays[i] == 0u || stays[i] == AHEAD);
 }
 
 // The part that the EACH highest of a head's scores have of their sum. Its lanes have its candidates.
@@ -83,11 +86,20 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>) {
   let lane = local.x;
   let stride = word(0u, STRIDE);
   let all = p.kv_heads * stride;
-  for (var i = lane; i < all; i += GROUP) {
-    let h = i / stride;
-    let takes_part = i % stride < candidates(h) && (p.press != 0u || !never_leaves(h, i % stride));
-    stays[i] = select(APART, 0u, takes_part);
+  for (var h = 0u; h < p.kv_heads; h++) {
+    let n = candidates(h);
+    row = h * stride;
+    own(lane, n, 1u);
+    _ = protect(lane, p.layer * p.kv_heads + h, n, word(h, LIVE), session[POS] - session[FROM], word(h, SLOTS),
+      min(word(h, LIMIT), n), word(h, OLDEST), word(h, NEWEST));
+    for (var i = begin; i < end; i++) {
+      stays[row + i] *= select(APART, AHEAD, p.press != 0u);
+    }
+    for (var i = n + lane; i < stride; i += GROUP) {
+      stays[row + i] = APART;
+    }
   }
+  row = 0u;
   for (var h = lane; h < HEADS; h += GROUP) {
     factors[h] = 1.0;
     atomicStore(&highest[h], 0u);

@@ -35,11 +35,13 @@ struct Params {
 //!include lib/lists.wgsl
 //!include lib/ranks.wgsl
 //!include lib/announce.wgsl
-//!include lib/choose.wgsl
+//!include lib/protect.wgsl
 //!include lib/absorb.wgsl
+//!include lib/log.wgsl
 //!include lib/worth_{worth}.wgsl
 
 var<workgroup> next: atomic<u32>;
+var<workgroup> gone: atomic<u32>; // so many are in the log
 
 fn weight_of(i: u32) -> u32 {
   return select(0u, 1u, stays[row + i] == 0u);
@@ -62,13 +64,16 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>, @builtin(workgroup_id) g
       ranks[rank_at(list, newest)] = n - 1u;
     }
     atomicStore(&next, slots);
+    atomicStore(&gone, 0u);
   }
   sync();
   own(lane, n, 1u);
   weigh(lane, h, slots, n);
-  take(lane, protect(n, limit, lists[at + OLDEST], lists[at + NEWEST]));
+  let want = protect(lane, list, n, n, 0u, slots, limit, lists[at + OLDEST], lists[at + NEWEST]);
+  take(lane, want);
   let count = number(lane);
   sync();
+  let logs = select(0u, session[LOG], going && count < n);
   if (ABSORB && going && count < n) {
     let fresh = lists[at + ABSORBED] == 0u;
     for (var i = lane; i < p.dim; i += GROUP) {
@@ -86,9 +91,15 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>, @builtin(workgroup_id) g
   for (var slot = lane; slot < slots; slot += GROUP) {
     var rank = ranks[rank_at(list, slot)];
     if (rank != NONE && going) {
+      let was = rank;
       rank = stays[row + rank] - 1u; // NONE for 0
       ranks[rank_at(list, slot)] = rank;
       if (rank == NONE) {
+        let entry = select(NONE, atomicAdd(&gone, 1u), logs > 0u);
+        if (entry < logs) {
+          lists[log_at(list) + 1u + 2u * entry] = arena[position_at(list, slot)];
+          lists[log_at(list) + 2u + 2u * entry] = bitcast<u32>(by_rank[row + was]);
+        }
         arena[position_at(list, slot)] = NONE;
       }
     }
@@ -101,6 +112,9 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>, @builtin(workgroup_id) g
     lists[at + LIVE] = count;
     lists[at + SLOTS] = slots;
     announce(list, session[STEP] + 1u, atomicLoad(&next));
+    if (logs > 0u) {
+      lists[log_at(list)] = select(unordered(edge), 0x7fc00000u, want == 0u);
+    }
     if (ABSORB && count < n) {
       count_absorbed(list, n - count);
     }

@@ -9,6 +9,7 @@
 struct Params {
   layer: u32,
   kv_heads: u32,
+  dim: u32,
   chunk: u32, // tokens of a chunk; 1 without chunks
   epsilon: f32,
 }
@@ -20,13 +21,15 @@ struct Params {
 @group(0) @binding(4) var<storage, read_write> ranks: array<u32>;
 @group(0) @binding(5) var<storage, read_write> stays: array<u32>;
 @group(0) @binding(6) var<storage, read_write> kept: array<u32>;
+@group(0) @binding(8) var<storage, read> arena: array<u32>;
 
 //!include lib/session.wgsl
 //!include lib/grid.wgsl
+//!include lib/pages.wgsl
 //!include lib/lists.wgsl
 //!include lib/ranks.wgsl
 //!include lib/announce.wgsl
-//!include lib/choose.wgsl
+//!include lib/protect.wgsl
 //!include lib/choose_{rule}.wgsl
 
 var<workgroup> masses: array<f32, GROUP>;
@@ -41,7 +44,9 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>, @builtin(workgroup_id) g
   let n = were + lists[at + NEW];
   row = group.x * lists[at + STRIDE];
   own(lane, n, p.chunk);
-  choose(lane, list, n, protect(n, min(lists[at + LIMIT], n), lists[at + OLDEST], lists[at + NEWEST]));
+  let limit = min(lists[at + LIMIT], n);
+  let left = protect(lane, list, n, were, session[POS] - session[FROM], lists[at + SLOTS], limit, lists[at + OLDEST], lists[at + NEWEST]);
+  choose(lane, list, n, left);
   let count = number(lane);
   var mass = 0.0;
   for (var i = begin; i < end; i++) {

@@ -5,6 +5,7 @@
 var<private> row: u32;
 var<private> begin: u32;
 var<private> end: u32;
+var<private> edge: u32; // key of the last that take chose
 
 // Makes writes to storage visible to the workgroup.
 fn sync() {
@@ -19,18 +20,10 @@ fn own(lane: u32, n: u32, unit: u32) {
   end = min(begin + part, n);
 }
 
-// Chooses what never leaves, and says how many more may stay of limit.
-fn protect(n: u32, limit: u32, first: u32, recent: u32) -> u32 {
-  let all = limit >= n;
-  for (var i = begin; i < end; i++) {
-    stays[row + i] = select(0u, 1u, all || i < first || i + recent >= n);
-  }
-  return select(limit - min(limit, first + recent), 0u, all);
-}
-
 // Chooses the want highest candidates more, of equals the lower position.
 fn take(lane: u32, want: u32) {
   let c = cut(lane, begin, end, want);
+  edge = c.key;
   var ties = 0u;
   for (var i = begin; i < end; i++) {
     ties += select(0u, weight_of(i), key_of(i) == c.key);

@@ -16,7 +16,8 @@ import (
 func testAdapt(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 	r := newKeepRig(t, lib, dev, cache.Geometry{})
 	s := &keepShape
-	const stored, stride = 5, 148
+	const stored, next, stride = 5, 6, 148
+	r.fill(next, next) // of which one has left
 	cases := []struct {
 		rows           []int
 		oldest, newest int
@@ -24,6 +25,7 @@ func testAdapt(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		normalise      bool
 		press          bool
 		alpha          float64
+		pins           []int32
 	}{
 		{rows: []int{20, 13}, oldest: 1, newest: 2, total: 14},
 		{rows: []int{20, 13}, oldest: 1, newest: 2, total: 14, normalise: true},
@@ -33,6 +35,8 @@ func testAdapt(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		{rows: []int{20, 13}, oldest: 2, newest: 2, total: 15, press: true, alpha: 0.5},
 		{rows: []int{140, 97}, newest: 8, total: 100, press: true, alpha: 0.2},
 		{rows: []int{140, 97}, newest: 8, total: 100, press: true},
+		{rows: []int{20, 13}, oldest: 1, newest: 2, total: 14, pins: []int32{0, 3, 10, 16, 24}},
+		{rows: []int{20, 13}, oldest: 2, newest: 2, total: 15, press: true, alpha: 0.5, pins: []int32{4, 17}},
 	}
 	for i := range 4 * len(cases) {
 		c := cases[i%len(cases)]
@@ -45,16 +49,32 @@ func testAdapt(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		}
 		var free [][]float32
 		for h := range s.KVHeads {
-			n := stored + c.rows[h]
-			row := worth[h*stride:][:n]
-			scores := append([]float32(nil), row[c.oldest:n-c.newest]...)
-			if c.press {
-				for range c.oldest + c.newest {
+			n, l := stored+c.rows[h], r.list(h)
+			var pos []int32
+			for _, slot := range l.Order() {
+				pos = append(pos, int32(l.At[slot]))
+			}
+			for row := range c.rows[h] {
+				pos = append(pos, int32(next+row))
+			}
+			guarded := make([]bool, n)
+			stage.Pinned(guarded, pos, c.pins, c.oldest, c.newest, n)
+			var scores []float32
+			oldest := 0
+			for i, g := range guarded {
+				if int(pos[i]) < c.oldest {
+					oldest++
+				}
+				if x := worth[h*stride+i]; !g {
+					scores = append(scores, x)
+				} else if c.press {
 					scores = append(scores, 1e30)
 				}
 			}
 			free = append(free, scores)
-			*r.quota(h) = kernel.Quota{Live: stored, New: c.rows[h], Stride: stride, Oldest: c.oldest, Newest: c.newest}
+			*r.quota(h) = kernel.Quota{
+				Live: stored, Slots: l.Slots, New: c.rows[h], Stride: stride, Limit: n, Oldest: oldest, Newest: c.newest,
+			}
 		}
 		each := c.total / s.KVHeads
 		q := r.quota(0)
@@ -62,7 +82,11 @@ func testAdapt(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		contest := stage.NewContest(c.total, s.KVHeads, c.alpha, c.normalise, true, c.press)
 		q.Total, q.Safe = contest.Total, contest.Safe
 		want := contest.Highest(free)
+		r.pins = c.pins
 		r.upload("lists", quant.Bytes(r.lists()))
+		r.upload("ranks", quant.Bytes(r.ranks()))
+		r.upload("session", quant.Bytes(r.session(next, 1)))
+		r.upload("arena", r.arena)
 		r.upload("worth", quant.Bytes(worth))
 		r.scratch(s.KVHeads, "counts")
 		r.upload("stays", make([]byte, 4*(s.KVHeads+1)*stride))

@@ -28,19 +28,22 @@ func testEvict(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		stored  []int
 		reserve int
 		oneSet  bool
+		pins    []int32
 	}{
-		"window":     {policy.Plan{Protect: policy.Protect{Sinks: 2, Recent: 1}, Decode: policy.Decode{Kind: policy.DecodeOldest}}, []int{12, 14}, 1, false},
-		"H2O":        {policy.Plan{Protect: policy.Protect{Recent: 1, Part: 0.5}, Decode: sums}, []int{12, 14}, 1, false},
-		"sums alike": {policy.Plan{Reduce: layer, Decode: sums}, []int{0, 0}, 1, true},
-		"TOVA":       {policy.Plan{Protect: policy.Protect{Recent: 1}, Reduce: layer, Decode: row(0, policy.PoolNone, policy.ReduceLayer, false)}, []int{0, 0}, 1, true},
-		"TOVA apart": {policy.Plan{Protect: policy.Protect{Recent: 1}, Reduce: layer, Decode: row(0, policy.PoolNone, policy.ReduceLayer, false)}, []int{12, 14}, 1, false},
-		"row, sum":   {policy.Plan{Decode: row(2, policy.PoolNone, policy.ReduceSum, false)}, []int{12, 14}, 1, false},
-		"CAKE":       {policy.Plan{Protect: policy.Protect{Recent: 2}, Decode: row(4, policy.PoolAvg, policy.ReduceMean, false)}, []int{12, 14}, 1, false},
-		"mean, max":  {policy.Plan{Decode: row(1, policy.PoolAvg, policy.ReduceMax, false)}, []int{12, 14}, 1, false},
-		"max, mean":  {policy.Plan{Decode: row(1, policy.PoolMax, policy.ReduceMean, false)}, []int{12, 14}, 1, false},
-		"after":      {policy.Plan{Decode: row(2, policy.PoolMax, policy.ReduceMean, true)}, []int{100, 94}, 1, false},
-		"cap":        {policy.Plan{Protect: policy.Protect{Sinks: 1, Recent: 2}, Decode: policy.Decode{Kind: policy.DecodeCap}}, []int{12, 14}, 3, false},
-		"wide":       {policy.Plan{Decode: sums}, []int{100, 94}, 1, false},
+		"window":     {policy.Plan{Protect: policy.Protect{Sinks: 2, Recent: 1}, Decode: policy.Decode{Kind: policy.DecodeOldest}}, []int{12, 14}, 1, false, nil},
+		"H2O":        {policy.Plan{Protect: policy.Protect{Recent: 1, Part: 0.5}, Decode: sums}, []int{12, 14}, 1, false, nil},
+		"sums alike": {policy.Plan{Reduce: layer, Decode: sums}, []int{0, 0}, 1, true, nil},
+		"TOVA":       {policy.Plan{Protect: policy.Protect{Recent: 1}, Reduce: layer, Decode: row(0, policy.PoolNone, policy.ReduceLayer, false)}, []int{0, 0}, 1, true, nil},
+		"TOVA apart": {policy.Plan{Protect: policy.Protect{Recent: 1}, Reduce: layer, Decode: row(0, policy.PoolNone, policy.ReduceLayer, false)}, []int{12, 14}, 1, false, nil},
+		"row, sum":   {policy.Plan{Decode: row(2, policy.PoolNone, policy.ReduceSum, false)}, []int{12, 14}, 1, false, nil},
+		"CAKE":       {policy.Plan{Protect: policy.Protect{Recent: 2}, Decode: row(4, policy.PoolAvg, policy.ReduceMean, false)}, []int{12, 14}, 1, false, nil},
+		"mean, max":  {policy.Plan{Decode: row(1, policy.PoolAvg, policy.ReduceMax, false)}, []int{12, 14}, 1, false, nil},
+		"max, mean":  {policy.Plan{Decode: row(1, policy.PoolMax, policy.ReduceMean, false)}, []int{12, 14}, 1, false, nil},
+		"after":      {policy.Plan{Decode: row(2, policy.PoolMax, policy.ReduceMean, true)}, []int{100, 94}, 1, false, nil},
+		"cap":        {policy.Plan{Protect: policy.Protect{Sinks: 1, Recent: 2}, Decode: policy.Decode{Kind: policy.DecodeCap}}, []int{12, 14}, 3, false, nil},
+		"pins":       {policy.Plan{Protect: policy.Protect{Sinks: 2, Recent: 1}, Decode: policy.Decode{Kind: policy.DecodeOldest}}, []int{12, 14}, 1, false, []int32{0, 5, 203}},
+		"pins, sums": {policy.Plan{Protect: policy.Protect{Recent: 1, Part: 0.3}, Decode: sums}, []int{12, 14}, 1, false, []int32{0, 3, 200, 201}},
+		"wide":       {policy.Plan{Decode: sums}, []int{100, 94}, 1, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func(was bool) { lib.Plain = was }(lib.Plain)
@@ -48,6 +51,7 @@ func testEvict(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 				lib.Plain = plain
 				r := newKeepRig(t, lib, dev, cache.Geometry{Key: cache.F16, Scores: true})
 				r.fill(c.stored...)
+				r.pins = c.pins
 				r.steps(&c.plan, max(6, r.list(0).Live), c.reserve, c.oneSet)
 			}
 		})
@@ -61,6 +65,8 @@ func (r *keepRig) steps(p *policy.Plan, budget, reserve int, oneSet bool) {
 	s := &keepShape
 	run, err := policy.NewRun(p, policy.Shape{Layers: s.Layers, Heads: s.Heads, KVHeads: s.KVHeads, HeadDim: s.HeadDim},
 		policy.Budget{Tokens: budget, Reserve: reserve}, nil)
+	r.must(err)
+	_, err = run.Pin(r.pins)
 	r.must(err)
 	sel := r.lib.Selection(p, s, &r.geo, keepLayer, oneSet)
 	for h := range s.KVHeads {

@@ -34,9 +34,9 @@ const NoRank = math.MaxUint32
 type Quota struct {
 	Live, Slots int // tokens and slots that the list has
 	New, Stride int // rows that come, and the stride of what the candidates are worth
-	Limit       int // tokens that stay
+	Limit       int // tokens that stay; for adapt.wgsl those that what never leaves is counted for
 	Full        int // in decode: tokens from which on some leave, so that Limit stay
-	Oldest      int // so many of the first tokens never leave, and so many of the last: stage.Guard for Limit
+	Oldest      int // so many of the first tokens never leave, and so many of the last: stage.Guard for Limit without pins
 	Newest      int
 	Lead        int // CriticalKV: so many are chosen by score alone
 	Absorbed    int // tokens in the list's sums

@@ -63,7 +63,7 @@ func (l *Library) Selection(p *policy.Plan, s *step.Shape, geo *cache.Geometry, 
 	if h := &p.Heads; h.Kind == policy.HeadsAdaptive {
 		x.Share = []Stage{{
 			Variant: shaders.Variant{Kernel: "adapt"}, groups: [2]int{1, 1},
-			Params: append(shape[:2:2], flag(h.Normalise && !h.KVPress), flag(h.KVPress)),
+			Params: append(shape[:3:3], flag(h.Normalise && !h.KVPress), flag(h.KVPress)),
 		}}
 	}
 	rule, chunk := "top", 1
@@ -75,7 +75,7 @@ func (l *Library) Selection(p *policy.Plan, s *step.Shape, geo *cache.Geometry, 
 	}
 	x.Store = []Stage{{
 		Variant: shaders.Variant{Kernel: "select", Includes: map[string]string{"rule": rule}}, groups: lists,
-		Params: append(shape[:2:2], uint32(chunk), float(float32(p.Select.Epsilon))),
+		Params: append(shape[:3:3], uint32(chunk), float(float32(p.Select.Epsilon))),
 	}}
 	if p.Store.Virtual {
 		x.Store = append(x.Store, Stage{

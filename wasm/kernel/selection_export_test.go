@@ -6,6 +6,7 @@ const (
 	WordFrom   = wordFrom
 	WordStep   = wordStep
 	WordSumsAt = wordSumsAt
+	WordPins   = wordPins
 	RingAt     = wordIDs // in what ScoringSession makes
 	ListLive   = listLive
 	ListSlots  = listSlots

@@ -34,6 +34,7 @@ type keepRig struct {
 	rope   []float32 // [position][rot/2][2]
 	neox   bool
 	flat   *float32 // all candidates are worth this, or its negative if it is 0
+	pins   []int32
 	bufs   map[string]gpu.Buffer
 }
 
@@ -186,6 +187,9 @@ func (r *keepRig) turn(pos int) *stage.Rotation {
 // session is the words of the session buffer, for the lists as the cache has them.
 func (r *keepRig) session(pos, rows int) []uint32 {
 	words := kernel.ScoringSession(r.cache, pos, 0, rows, rows*r.geo.KVHeads*r.geo.HeadDim, keepRoom)
+	for i, pos := range r.pins {
+		words[kernel.WordPins+i] = uint32(pos) + 1
+	}
 	words[kernel.WordSumsAt] = uint32(len(words))
 	for i := range r.quotas {
 		sums := r.cache.List(i/r.geo.KVHeads, i%r.geo.KVHeads).Sums

@@ -87,7 +87,7 @@ func (r *keepRig) selection(p *policy.Plan, rows, sinks, recent int, limits []in
 		}
 		limit := min(limits[h], n)
 		marked := make([]bool, n)
-		left := limit - stage.Protect(marked, at, sinks, recent, limit)
+		left := limit - stage.Pinned(marked, at, r.pins, sinks, recent, limit)
 		first := 0
 		for first < n && int(at[first]) < sinks {
 			first++
@@ -182,6 +182,7 @@ func testSelect(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		stored        []int
 		geo           cache.Geometry
 		flat          *float32
+		pins          []int32
 	}{
 		{rows: 9, sinks: 2, recent: 3, limits: []int{7, 20}, geo: cache.Geometry{}},                                                        // a first prompt; one list keeps all
 		{rows: 9, sinks: 2, recent: 3, limits: []int{11, 4}, stored: []int{12, 14}, geo: cache.Geometry{Key: cache.F16, Value: cache.F16}}, // a later one
@@ -197,10 +198,14 @@ func testSelect(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		{sel: policy.Select{Kind: policy.SelectChunks, Chunk: 3}, rows: 7, limits: []int{4, 7}},
 		{sel: critical, rows: 23, sinks: 1, recent: 2, limits: []int{9, 14}, stored: []int{12, 14}},
 		{sel: critical, rows: 70, limits: []int{1, 50}},
+		{rows: 9, sinks: 2, recent: 3, limits: []int{11, 14}, stored: []int{12, 14}, pins: []int32{0, 3, 6, 16, 20, 22, 99}},
+		{rows: 100, sinks: 4, recent: 90, limits: []int{94, 60}, pins: []int32{1, 2, 7, 50, 51, 97, 99}}, // a window beside pins
+		{sel: chunks, rows: 90, recent: 5, limits: []int{61, 24}, stored: []int{12, 14}, pins: []int32{3, 4, 20, 21, 101}},
+		{sel: critical, rows: 40, sinks: 1, recent: 2, limits: []int{9, 30}, stored: []int{12, 14}, pins: []int32{2, 13, 40}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			r := newKeepRig(t, lib, dev, c.geo)
-			r.flat = c.flat
+			r.flat, r.pins = c.flat, c.pins
 			r.fill(c.stored...)
 			r.selection(sumsPlan(c.sel), c.rows, c.sinks, c.recent, c.limits)
 			r.same("after the prompt", 0)
