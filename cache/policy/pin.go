@@ -8,8 +8,8 @@ import (
 	"kvlens/cache/policy/stage"
 )
 
-// ErrPins says that so many tokens can't be pinned.
-var ErrPins = errors.New("too many tokens are pinned for the budget")
+// ErrPins says that tokens can't be pinned.
+var ErrPins = errors.New("these tokens can't be pinned")
 
 // Pin names the tokens, by their positions, that no selection and no decode rule lets go from now on, instead of those named
 // before. They stay in every list that has them, before sinks and recent tokens where there is no room for all, and count

@@ -41,6 +41,7 @@ type course struct {
 type deed struct {
 	prompt []int32
 	tokens []int32 // of an answer
+	pins   []int32 // not nil
 	cap    int64
 }
 
@@ -107,7 +108,7 @@ func (c *course) act(all []named) {
 	cut := &countdown{ctx, stop}
 	var what string
 	var err error
-	switch kind := r.IntN(12); kind {
+	switch kind := r.IntN(13); kind {
 	case 0, 1, 2:
 		ids := words([]int{1, 2, 9, 30, s.Budget().Tokens + 5, 70}[r.IntN(6)], r.IntN(64))
 		what = fmt.Sprintf("a prompt of %d", len(ids))
@@ -131,6 +132,7 @@ func (c *course) act(all []named) {
 		what = "recipe " + to.name
 		if err = s.SetRecipe(cut, to.Recipe); err == nil {
 			c.o.Recipe = to.Recipe
+			c.done = pinFirst(c.done)
 			c.anew()
 		}
 	case 8:
@@ -154,6 +156,19 @@ func (c *course) act(all []named) {
 		g := s.Cache().Geometry()
 		_ = s.Watch(r.IntN(2) == 0)
 		_, err = s.View(cut, r.IntN(g.Layers), r.IntN(c.m.Config().Heads))
+	case 12:
+		what = "pins"
+		pins := []int{}
+		for range min(r.IntN(4), s.Position()) {
+			pins = append(pins, r.IntN(s.Position()))
+		}
+		if err = s.Pin(cut, pins); err == nil {
+			d := deed{pins: []int32{}}
+			for _, p := range s.Pins() {
+				d.pins = append(d.pins, int32(p))
+			}
+			c.done = append(c.done, d)
+		}
 	case 11:
 		if r.IntN(3) == 0 {
 			what = "a new start"
@@ -202,10 +217,31 @@ func (c *course) answer(cut *countdown) error {
 	return err
 }
 
-// anew is what happens to a session that is computed again: what its caps were is forgotten.
+// anew is what happens to a session that is computed again: what its caps were is forgotten, and with them when tokens
+// were pinned before.
 func (c *course) anew() {
-	c.done = slices.DeleteFunc(c.done, func(d deed) bool { return d.prompt == nil && d.tokens == nil })
-	c.o.Cap = c.s.Cap()
+	var done []deed
+	for _, d := range c.done {
+		if d.prompt == nil && d.tokens == nil && d.pins == nil {
+			done = pinFirst(done)
+		} else {
+			done = append(done, d)
+		}
+	}
+	c.done, c.o.Cap = done, c.s.Cap()
+}
+
+// pinFirst is a conversation as if the last pins had been there from the start.
+func pinFirst(done []deed) (out []deed) {
+	last := []int32{}
+	for _, d := range done {
+		if d.pins != nil {
+			last = d.pins
+		} else {
+			out = append(out, d)
+		}
+	}
+	return slices.Insert(out, 0, deed{pins: last})
 }
 
 // twin compares the session with one to which only happened what came through.
@@ -226,6 +262,8 @@ func (c *course) twin() {
 			for _, id := range d.tokens {
 				err = errors.Join(err, other.Decode(ctx, id))
 			}
+		case d.pins != nil:
+			err = other.PinAhead(ctx, d.pins)
 		default:
 			err = other.SetCap(ctx, d.cap)
 		}
@@ -285,7 +323,7 @@ func (c *course) check() {
 func (c *course) typed(err error) {
 	var full *cache.FullError
 	if !errors.As(err, &full) && !errors.Is(err, context.Canceled) && !errors.Is(err, llama.ErrSmall) && !errors.Is(err, llama.ErrEmpty) &&
-		!errors.Is(err, llama.ErrCheckpoint) && !errors.Is(err, step.ErrMemory) {
+		!errors.Is(err, llama.ErrCheckpoint) && !errors.Is(err, llama.ErrPins) && !errors.Is(err, step.ErrMemory) {
 		c.t.Errorf("%T: %v", err, err)
 	}
 }

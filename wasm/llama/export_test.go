@@ -1,9 +1,21 @@
 package llama
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // FixPace lets pieces of a prompt have so many rows whatever the clock says. Pieces change the order of sums: only then
 // is the same prompt the same to the last bit.
 func (m *Model) FixPace(rows int) {
 	m.pace = pace{rows: rows, max: rows, now: func() time.Time { return time.Time{} }}
+}
+
+// PinAhead pins tokens that are still to come.
+func (s *Session) PinAhead(ctx context.Context, pins []int32) error {
+	if err := s.pin(ctx, pins); err != nil {
+		return err
+	}
+	s.did(pinning(pins))
+	return nil
 }

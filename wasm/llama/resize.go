@@ -34,12 +34,15 @@ func (s *Session) SetRecipe(ctx context.Context, name policy.Recipe) error {
 		if err == nil {
 			err = s.tooLong(size)
 		}
+		if err == nil && s.run != nil { // before anything is computed for a recipe that has no room for the pins
+			_, err = s.run.Pin(s.pinned())
+		}
 		if err != nil {
 			s.opts, s.recipe, s.geo, s.run = was.opts, was.recipe, was.geo, was.run
 			return err
 		}
 		if err = s.renew(size); err == nil {
-			s.spans = slices.DeleteFunc(slices.Clone(s.spans), func(sp span) bool { return sp.deed != nil && !sp.deed.lasts })
+			s.spans = slices.DeleteFunc(s.pinFirst(), func(sp span) bool { return sp.deed != nil && !sp.deed.lasts })
 			err = s.settled(ctx)
 		}
 		if err == nil {
@@ -101,7 +104,7 @@ func (s *Session) SetCap(ctx context.Context, bytes int64) error {
 			}
 			return err
 		}
-		s.opts.Cap = size
+		s.opts.Cap, s.spans = size, s.pinFirst()
 		s.epoch++
 		s.forgetMoments()
 		return nil
@@ -119,7 +122,7 @@ func (s *Session) resize(ctx context.Context, size int64) error {
 	}
 	if s.run != nil {
 		err = s.run.Resize(s.recipe.plan, s.recipe.budget)
-		s.touched = true
+		s.touched = err == nil
 	}
 	if err == nil && size < s.cache.Cap() {
 		err = s.shrink(ctx)

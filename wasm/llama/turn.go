@@ -25,6 +25,7 @@ type deed struct {
 	do func(context.Context, *Session) error
 	// lasts says that the deed is done again under another recipe, too.
 	lasts bool
+	pins  []int32 // of Pin; nil is another deed
 }
 
 // did enters a deed after the tokens that are in the cache now.
