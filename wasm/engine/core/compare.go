@@ -93,14 +93,9 @@ func (c *comparing) run() (proto.Reason, error) {
 func (c *comparing) once() (*llama.Comparison, error) {
 	e := c.e
 	var again [3]int
-	var tell cadence
 	return e.model.Compare(c.j.ctx, c.o, llama.CompareEvents{
-		Progress: func(done, total int) {
-			if tell.now(done == total) {
-				e.send(c.j.id, proto.Progress{Stage: proto.StagePrefill, Done: uint64(done), Total: uint64(total)})
-			}
-		},
-		Read: func(run int, s *llama.Session) { c.kept[run] = e.kept(s) },
+		Progress: e.reading(c.j),
+		Read:     func(run int, s *llama.Session) { c.kept[run] = e.kept(s) },
 		Forced: func(t llama.Compared) error {
 			return c.say[0].once(&again[0], t.ID, func(text string) proto.Event { return c.compared(&t, text) })
 		},

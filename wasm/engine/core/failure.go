@@ -66,6 +66,8 @@ func failure(op string, err error) proto.Failure {
 		f.Code = proto.CodeNumbers
 	case errors.Is(err, llama.ErrEmpty):
 		f.Code = proto.CodeEmpty
+	case errors.Is(err, llama.ErrUndo):
+		f.Code, f.Args = proto.CodeBadRequest, []string{"tokens"}
 	case errors.Is(err, llama.ErrMargin):
 		f.Code, f.Args = proto.CodeBadRequest, []string{"gold"}
 	case errors.Is(err, llama.ErrNoViews):

@@ -148,7 +148,6 @@ func (e *engine) announce(j job, parts [][]int32) error {
 // read prefills a prompt, part by part. If it fails, a first turn leaves the cache empty.
 func (e *engine) read(ctx context.Context, j job, parts [][]int32) (err error) {
 	begin, tokens := time.Now(), 0
-	var tell cadence
 	for i, ids := range parts {
 		if i < len(parts)-1 && e.saved.holds(parts) {
 			if err := e.session.Restore(e.saved.checkpoint); err != nil {
@@ -156,11 +155,7 @@ func (e *engine) read(ctx context.Context, j job, parts [][]int32) (err error) {
 			}
 			continue
 		}
-		err = e.session.Prefill(ctx, ids, func(done, total int) {
-			if tell.now(done == total) {
-				e.send(j.id, proto.Progress{Stage: proto.StagePrefill, Done: uint64(done), Total: uint64(total)})
-			}
-		})
+		err = e.session.Prefill(ctx, ids, e.reading(j))
 		if err == nil && i < len(parts)-1 {
 			err = e.save(ctx, ids)
 		}

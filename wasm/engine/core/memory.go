@@ -15,7 +15,7 @@ import (
 // full says whether a recipe keeps every token and reads all of them, as every backend can.
 func full(r proto.Recipe) bool { return r.Method.Name == "" || r.Method.Name == "full" }
 
-// sameButCap says whether settings differ in the size of the cache at most.
+// sameButCap says whether settings differ at most in the size of the cache, and in what is kept beside it.
 func sameButCap(a, b proto.Memory) bool {
 	same := func(a, b proto.Setting) bool {
 		return a.Name == b.Name && slices.Equal(a.Knobs, b.Knobs) && slices.Equal(a.At, b.At)
@@ -79,8 +79,15 @@ func (e *engine) makeSession(m proto.Memory) error {
 func (e *engine) options(m proto.Memory) llama.SessionOptions {
 	return llama.SessionOptions{
 		Cap: int64(m.Cap), Share: float64(m.Share), F32: m.F32,
-		Recipe: recipe(m.Recipe), Tables: e.tables, Parity: m.Parity,
+		Recipe: recipe(m.Recipe), Tables: e.tables, Parity: m.Parity, Undo: m.Undo,
 	}
+}
+
+// record has the session keep what one may ask about later; nothing else changes.
+func (e *engine) record(m proto.Memory) error {
+	e.session.KeepUndo(m.Undo)
+	e.memory = m
+	return nil
 }
 
 // setMemory sets the cache's settings; the conversation stays.
@@ -105,13 +112,15 @@ func (e *engine) change(j job, m proto.Memory) error {
 	switch {
 	case e.onGPU() && !full(m.Recipe), e.away && full(m.Recipe):
 		return e.move(j, m, !full(m.Recipe))
+	case sameButCap(m, was) && m.Cap == was.Cap && m.Share == was.Share:
+		return e.record(m)
 	case len(turns) == 0:
 		return e.newSession(m)
 	case sameButCap(m, was):
 		e.saved.close()
 		err := e.session.SetCap(j.ctx, e.capOf(m))
 		if err == nil {
-			e.memory = m
+			err = e.record(m)
 		}
 		return err
 	}

@@ -221,6 +221,8 @@ func (e *engine) run(j job) (done proto.Done, err error) {
 		return e.generate(j, m)
 	case proto.View:
 		return done, e.view(j, m)
+	case proto.Undo:
+		return done, e.undo(j, m)
 	case proto.Compare:
 		return e.compare(j, m)
 	case proto.Reset:
