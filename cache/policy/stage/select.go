@@ -42,17 +42,31 @@ func Protect(marked []bool, pos []int32, sinks, recent, limit int) int {
 // best tokens (ChunkKV). What is marked before counts as the highest score and 1: against scores that are
 // shares of attention its chunks come first. A chunk with a score that is no number comes last.
 func Chunks(marked []bool, scores []float32, size, n int) {
+	var work []uint32
+	for _, c := range chunks(marked, scores, size) {
+		var took int
+		took, work = Top(marked[c.from:c.to], scores[c.from:c.to], n, work)
+		if n -= took; n <= 0 {
+			return
+		}
+	}
+}
+
+// chunk is a range of candidates and what it counts.
+type chunk struct {
+	from, to int
+	mean     float32
+}
+
+// chunks are all chunks, best first.
+func chunks(marked []bool, scores []float32, size int) []chunk {
 	top := scores[0]
 	for _, s := range scores {
 		if s > top || top != top {
 			top = s
 		}
 	}
-	type chunk struct {
-		from, to int
-		mean     float32
-	}
-	chunks := make([]chunk, 0, (len(scores)+size-1)/size)
+	out := make([]chunk, 0, (len(scores)+size-1)/size)
 	for from := 0; from < len(scores); from += size {
 		c := chunk{from: from, to: min(from+size, len(scores))}
 		for i := c.from; i < c.to; i++ {
@@ -63,17 +77,10 @@ func Chunks(marked []bool, scores []float32, size, n int) {
 			}
 		}
 		c.mean /= float32(c.to - c.from)
-		chunks = append(chunks, c)
+		out = append(out, c)
 	}
-	slices.SortStableFunc(chunks, func(a, b chunk) int { return cmp.Compare(b.mean, a.mean) })
-	var work []uint32
-	for _, c := range chunks {
-		var took int
-		took, work = Top(marked[c.from:c.to], scores[c.from:c.to], n, work)
-		if n -= took; n <= 0 {
-			return
-		}
-	}
+	slices.SortStableFunc(out, func(a, b chunk) int { return cmp.Compare(b.mean, a.mean) })
+	return out
 }
 
 // Critical marks n candidates more: the first by score, and the rest by (score + epsilon) · weight, where weights are
