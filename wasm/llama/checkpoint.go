@@ -27,7 +27,11 @@ type Checkpoint struct {
 	pending []int32
 	logits  []float32
 	moments []*Checkpoint // of the session's at that time
-	bytes   int64         // of the host
+
+	gone     departures // in no ledger
+	shadow   *shadow
+	shadowed bool
+	bytes    int64 // of the host
 }
 
 // Save copies the session's cache. The copy lies in the host's memory, in the ledger as cache.Checkpoints, until it is
@@ -53,7 +57,11 @@ func (s *Session) checkpoint(whole bool) (*Checkpoint, error) {
 	if s.run != nil {
 		c.run = s.run.Clone()
 	}
-	c.bytes = 4 * int64(len(c.ids)+len(c.logits))
+	c.gone, c.bytes = s.gone.copied()
+	if c.shadowed = s.shadowed; s.shadow != nil {
+		c.shadow = s.shadow.share()
+	}
+	c.bytes += 4 * int64(len(c.ids)+len(c.logits))
 	if whole {
 		c.saved, c.pages = s.cache.Save(), make([]byte, s.cache.Used())
 		c.bytes += int64(len(c.pages)) + c.saved.Bytes()
@@ -76,6 +84,7 @@ func (s *Session) Restore(c *Checkpoint) error {
 			return err
 		}
 		s.pending = slices.Clone(c.pending)
+		s.wished()
 		s.moments = s.closeMoments(func(m *Checkpoint) bool { return slices.Contains(c.moments, m) })
 		return nil
 	})
@@ -91,6 +100,11 @@ func (s *Session) load(c *Checkpoint) error {
 	s.ids, s.spans, s.pos = slices.Clone(c.ids), slices.Clone(c.spans), len(c.ids)
 	copy(s.logits, c.logits)
 	s.rows, s.evicted = nil, nil
+	s.gone.load(&c.gone)
+	s.cast(false)
+	if s.shadowed = c.shadowed; c.shadow != nil {
+		s.shadow = c.shadow.share()
+	}
 	if s.run = nil; c.run != nil {
 		s.run = c.run.Clone()
 	}
@@ -102,5 +116,6 @@ func (s *Session) load(c *Checkpoint) error {
 // Close frees the copy.
 func (c *Checkpoint) Close() {
 	c.s.m.led.Add(cache.Checkpoints, -c.bytes, -c.bytes)
+	c.shadow.free()
 	*c = Checkpoint{s: c.s}
 }

@@ -112,7 +112,12 @@ func (r *runner) positions(layer int) *policy.StepInput {
 
 // leave evicts what the decode rule says.
 func (r *runner) leave(layer int, in *policy.StepInput) error {
-	for h, leave := range r.s.run.Step(layer, in) {
+	return r.out(layer, r.s.run.Step(layer, in))
+}
+
+// out evicts tokens of a layer, by their rank in each list.
+func (r *runner) out(layer int, leaving [][]int32) error {
+	for h, leave := range leaving {
 		order := r.s.cache.List(layer, h).Order()
 		slots := make([]uint32, len(leave))
 		for i, at := range leave {

@@ -47,7 +47,9 @@ func (s *Session) setRecipe(name policy.Recipe, given *policy.Plan) error {
 	if _, ok := s.m.exec.(step.Scorer); !ok && !r.full {
 		return ErrRecipe
 	}
-	s.recipe = r
+	if s.recipe = r; s.opts.Shadow && !s.copies() {
+		return ErrCopies
+	}
 	return nil
 }
 

@@ -42,6 +42,7 @@ func (s *Session) SetRecipe(ctx context.Context, name policy.Recipe) error {
 			return err
 		}
 		if err = s.renew(size); err == nil {
+			s.shadowed = s.opts.Shadow
 			s.spans = slices.DeleteFunc(s.pinFirst(), func(sp span) bool { return sp.deed != nil && !sp.deed.lasts })
 			err = s.settled(ctx)
 		}
@@ -50,7 +51,7 @@ func (s *Session) SetRecipe(ctx context.Context, name policy.Recipe) error {
 			s.forgetMoments()
 			return nil
 		}
-		s.opts, s.recipe, s.geo, s.spans = was.opts, was.recipe, was.geo, was.spans
+		s.opts, s.recipe, s.geo, s.spans, s.shadowed = was.opts, was.recipe, was.geo, was.spans, was.shadowed
 		if e := s.begin(); e != nil {
 			return e
 		}
@@ -170,9 +171,14 @@ func (s *Session) shrink(ctx context.Context) error {
 	return s.tidy(&r.args)
 }
 
-// shrink applies the decode rule to all layers. Where it decides by the attention of a query, that is the last token's,
-// computed once more.
+// shrink applies the decode rule to all layers.
 func (r *runner) shrink() error {
+	return r.eachLayer(r.s.m.cfg.Layers-1, r.leave)
+}
+
+// eachLayer calls f for the layers up to the last one that is wanted, with what the decode rule looks at. Where that is
+// the attention of a query, it is the last token's, computed once more.
+func (r *runner) eachLayer(last int, f func(layer int, in *policy.StepInput) error) error {
 	s := r.s
 	looks := s.recipe.plan.Decode.Kind == policy.DecodeRow
 	if looks {
@@ -183,13 +189,13 @@ func (r *runner) shrink() error {
 			return err
 		}
 	}
-	for layer := range s.m.cfg.Layers {
+	for layer := range last + 1 {
 		if !looks {
 			in, err := r.sums(layer)
-			if err != nil {
-				return err
+			if err == nil {
+				err = f(layer, in)
 			}
-			if err := r.leave(layer, in); err != nil {
+			if err != nil {
 				return err
 			}
 			continue
@@ -201,10 +207,15 @@ func (r *runner) shrink() error {
 			if err := r.run(layer, layerOp(layer)+op); err != nil {
 				return err
 			}
-			if op == opAttend {
-				if err := r.drop(layer); err != nil {
-					return err
-				}
+			if op != opAttend {
+				continue
+			}
+			in, err := s.m.scorer().Rows(&r.args, layer)
+			if err == nil {
+				err = f(layer, in)
+			}
+			if err != nil {
+				return err
 			}
 		}
 	}

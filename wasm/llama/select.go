@@ -77,6 +77,9 @@ func (r *runner) admit(k policy.Keep) error {
 		if err := r.absorb(k.Layer, h, nil, lost[h]); err != nil {
 			return err
 		}
+		if err := r.depart(k.Layer, h, nil, lost[h]); err != nil {
+			return err
+		}
 		slots[h] = make([]uint32, n)
 		for i := range slots[h] {
 			slots[h][i] = cache.NoSlot
@@ -132,6 +135,9 @@ func (r *runner) absorb(layer, h int, slots []uint32, rows []int32) error {
 func (r *runner) evict(layer, h int, slots []uint32) error {
 	s := r.s
 	if err := r.absorb(layer, h, slots, nil); err != nil {
+		return err
+	}
+	if err := r.depart(layer, h, slots, nil); err != nil {
 		return err
 	}
 	l := s.cache.List(layer, h)

@@ -25,6 +25,7 @@ type SessionOptions struct {
 	Budget int            // tokens that a list holds on average, instead of what the cap allows; 0 is what it allows
 	Parity bool           // published triggers, and answers that grow where a method acts once, instead of our cap rule
 	Undo   bool           // see KeepUndo
+	Shadow bool           // see Session.Shadow
 }
 
 // Session is one conversation: a cache and the position in it.
@@ -51,6 +52,10 @@ type Session struct {
 	watched bool          // passes leave rows
 	rows    *Rows         // of the last pass, if it was watched
 	moments []*Checkpoint // for Undo, the oldest first
+
+	gone     departures
+	shadow   *shadow // of what left; nil unless it is wanted
+	shadowed bool    // there was one when the conversation began
 }
 
 // Errors that callers tell apart. A full cache is a *cache.FullError.
@@ -101,6 +106,9 @@ func (s *Session) open() error {
 		return err
 	}
 	s.logits = make([]float32, m.cfg.Vocab)
+	s.gone = departures{led: m.led, at: make([][]int32, s.geo.Layers*s.geo.KVHeads)}
+	s.shadowed = o.Shadow
+	s.cast(o.Shadow)
 	m.led.Add(cache.Staging, s.hostBytes(), s.hostBytes())
 	return nil
 }
@@ -125,6 +133,8 @@ func (s *Session) Close() {
 		return
 	}
 	s.forgetMoments()
+	s.gone.clear()
+	s.cast(false)
 	s.cache.Close()
 	s.m.backend.Free(s.arena)
 	_ = s.m.follow(nil) // only frees; other sessions say again whose plan they are of
@@ -135,6 +145,9 @@ func (s *Session) Close() {
 // Reset empties the cache and starts again at position 0.
 func (s *Session) Reset() {
 	s.forgetMoments()
+	s.gone.clear()
+	s.cast(s.opts.Shadow)
+	s.shadowed = s.opts.Shadow
 	s.cache.Reset()
 	s.pos, s.ids, s.spans, s.pending, s.rows, s.evicted = 0, s.ids[:0], s.spans[:0], nil, nil, nil
 	s.stale = s.run != nil // the next turn begins with a fresh run

@@ -155,9 +155,8 @@ func (s *Session) settled(ctx context.Context) error {
 		return nil
 	}
 	was := *s
-	s.cache.Reset()
-	s.ids, s.spans, s.pos, s.logits, s.watched = nil, nil, 0, make([]float32, len(was.logits)), false
-	err := s.begin()
+	s.logits, s.watched = make([]float32, len(was.logits)), false
+	err := s.anew()
 	if err == nil {
 		err = s.again(ctx, was.ids, was.spans, nil)
 	}
@@ -170,6 +169,15 @@ func (s *Session) settled(ctx context.Context) error {
 	}
 	s.logits, s.watched, s.rows = was.logits, was.watched, was.rows
 	return err
+}
+
+// anew begins a conversation with the settings of this one's beginning.
+func (s *Session) anew() error {
+	s.cache.Reset()
+	s.ids, s.spans, s.pos, s.rows, s.evicted = nil, nil, 0, nil, nil
+	s.gone.clear()
+	s.cast(s.shadowed)
+	return s.begin()
 }
 
 // again computes what came in these spans after what is in the cache. progress gets tokens × layers and may be nil.

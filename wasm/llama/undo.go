@@ -115,10 +115,8 @@ func (s *Session) goBack(ctx context.Context, to moment, progress func(done, tot
 	case from.open || s.run == nil && len(from.ids) > 0:
 		err = s.load(from)
 	default:
-		s.cache.Reset()
-		s.ids, s.spans, s.pos = nil, nil, 0
-		s.rows, s.evicted, s.stale = nil, nil, false
-		err = s.begin()
+		s.stale = false
+		err = s.anew()
 	}
 	if err == nil {
 		err = s.again(ctx, to.ids[len(from.ids):], rest, progress)
@@ -129,6 +127,7 @@ func (s *Session) goBack(ctx context.Context, to moment, progress func(done, tot
 		if s.moments = s.closeMoments(func(m *Checkpoint) bool { return m.within(s.ids, s.spans) }); len(s.moments) == 0 {
 			s.remember()
 		}
+		s.wished()
 		return nil
 	}
 	if now == nil || s.load(now) != nil {

@@ -36,24 +36,13 @@ func (r *run) store(layer int) error {
 
 // storeHead writes one KV head's rows. Their accumulated attention begins at 0, and the bounds of their pages grow.
 func (r *run) storeHead(p *Pages, head int, slots []uint32) {
-	d := r.shape.HeadDim
-	width := r.shape.KVHeads * d
-	k, v := r.named[step.K].data, r.named[step.V].data
-	byRank := r.follow.plan != nil && r.follow.plan.Store.Rank
-	turned := r.workOf(0)[:d]
 	var bounded []int // pages of bounds
 	for t := r.a.From; t < r.a.To; t++ {
 		if slots[t] == cache.NoSlot {
 			continue
 		}
-		slot, at := int(slots[t]), t*width+head*d
-		key := k[at:][:d]
-		if byRank {
-			key = append(turned[:0], key...)
-			r.unrotate(key, r.a.Pos+t)
-		}
-		pack(p.Key(slot), p.Geo.Key, key)
-		pack(p.Value(slot), p.Geo.Value, v[at:][:d])
+		slot := int(slots[t])
+		r.packRow(p.Geo, head, t, r.a.Pos+t, p.Key(slot), p.Value(slot))
 		*p.Position(slot) = uint32(r.a.Pos + t)
 		if len(p.List.Scores) > 0 {
 			*p.Score(slot) = 0
@@ -66,3 +55,38 @@ func (r *run) storeHead(p *Pages, head int, slots []uint32) {
 		p.bound(page)
 	}
 }
+
+// packRow writes row t of K and V, at position pos, as pages hold them.
+func (e *exec) packRow(geo cache.Geometry, head, t, pos int, key, value []byte) {
+	d := e.shape.HeadDim
+	at := (t*e.shape.KVHeads + head) * d
+	k := e.named[step.K].data[at:][:d]
+	if e.follow.plan != nil && e.follow.plan.Store.Rank {
+		k = append(e.workOf(0)[:0], k...)
+		e.unrotate(k, pos)
+	}
+	pack(key, geo.Key, k)
+	pack(value, geo.Value, e.named[step.V].data[at:][:d])
+}
+
+// Pack writes rows of K and V of one KV head as Store would, each row's key and then its value.
+func (e *exec) Pack(a *step.Args, layer, kvHead int, rows []int32, dst []byte) error {
+	p, err := e.list(a, layer, kvHead)
+	if err != nil {
+		return err
+	}
+	key, value := p.Geo.HeadDim*p.Geo.Key.Bytes(), p.Geo.HeadDim*p.Geo.Value.Bytes()
+	if len(dst) != len(rows)*(key+value) {
+		return e.failed("pack: %d rows into %d bytes", len(rows), len(dst))
+	}
+	for _, row := range rows {
+		if row < 0 || int(row) >= min(len(a.IDs), e.rows) {
+			return e.failed("pack: row %d of %d", row, len(a.IDs))
+		}
+		e.packRow(p.Geo, kvHead, int(row), a.Pos+int(row), dst[:key], dst[key:][:value])
+		dst = dst[key+value:]
+	}
+	return nil
+}
+
+var _ step.Packer = (*exec)(nil)

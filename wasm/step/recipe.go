@@ -45,3 +45,10 @@ type Scorer interface {
 	// Relocate copies whole pages within the arena, after cache.Cache.Gather.
 	Relocate(a *Args, pages []cache.PageMove) error
 }
+
+// Packer is what a Scorer offers that can show what it would store.
+type Packer interface {
+	// Pack writes rows of K and V of one layer's KV head to dst as Store would write them to their slots, each row's key and
+	// then its value.
+	Pack(a *Args, layer, kvHead int, rows []int32, dst []byte) error
+}
