@@ -36,13 +36,16 @@ func (c *Cache) Hold(layer, kvHead, tokens int) error {
 // Lent says that the device alone knows which tokens some list holds.
 func (c *Cache) Lent() bool { return slices.ContainsFunc(c.lists, func(l List) bool { return l.lent }) }
 
-// Pack says that the device has moved a lent list's last tokens into its dead slots, so that slots 0…Live−1 are left.
-// [Cache.Trim] follows.
+// Pack says that the device has moved a list's last tokens into its dead slots, in the order of [Cache.Compact], so that
+// slots 0…Live−1 are left. [Cache.Trim] follows.
 func (c *Cache) Pack(layer, kvHead int) {
-	if l := c.List(layer, kvHead); l.lent {
-		l.Slots = l.Live
-		c.epoch++
+	l := c.List(layer, kvHead)
+	if !l.lent {
+		c.Compact(layer, kvHead)
+		return
 	}
+	l.Slots = l.Live
+	c.epoch++
 }
 
 // Learn takes a lent list back: at is the position of each slot's token, DeadPosition where there is none.
@@ -71,4 +74,16 @@ func (c *Cache) Learn(layer, kvHead int, at []uint32) error {
 	}
 	l.lent = false
 	return nil
+}
+
+// Allot gives a list the pages of so many slots, for tokens that it will hold. Errors are those of [Cache.Put].
+func (c *Cache) Allot(layer, kvHead, slots int) error {
+	l, err := c.list(layer, kvHead)
+	if err != nil {
+		return fmt.Errorf("cache: allot: %w", err)
+	}
+	if slots <= l.Slots {
+		return nil
+	}
+	return c.allot(l, slots-l.Live)
 }

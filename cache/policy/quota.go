@@ -11,7 +11,7 @@ import (
 // from budgets and lengths, and where a method shares its budget by scores, from a few numbers of those.
 
 // Sizes is how many candidates each KV head of a layer has, and how many of them are sinks: positions below
-// Protect.Sinks.
+// [Run.Sinks].
 type Sizes struct{ Candidates, Sinks []int }
 
 // Quota is what stays of a list's candidates: Limit of them, so many of the oldest and the newest among them
@@ -91,6 +91,9 @@ func (r *Run) quota(layer, n, sinks, limit int) Quota {
 	}
 	return q
 }
+
+// Sinks is how many of the first positions never leave: fewer than the plan has where a cap has little room.
+func (r *Run) Sinks() int { return r.plan.Protect.Sinks }
 
 // guarded is how many of n candidates never leave.
 func (q *Quota) guarded(n int) int { return min(n, q.Oldest+q.Newest) }

@@ -56,9 +56,9 @@ func (e *exec) Lend(a *step.Args, l *step.Loan) error {
 	if err != nil {
 		return err
 	}
-	k.a, k.layer = *a, -1
+	k.a, k.layer, k.turn = *a, -1, nil
 	clear(k.kept)
-	k.c = Candidates{New: l.Rows, Stored: make([][]uint32, s.geo.KVHeads)}
+	k.c = Candidates{New: l.Rows, Stored: make([][]uint32, s.geo.KVHeads), Scored: make([]int, e.shape.Heads)}
 	any := false
 	for i := range k.lists {
 		l := a.Cache.List(i/s.geo.KVHeads, i%s.geo.KVHeads)
@@ -108,6 +108,7 @@ func (e *exec) Return(a *step.Args) error {
 	if err != nil {
 		return err
 	}
+	k.turn = nil
 	stride := 4
 	for _, l := range k.lists {
 		stride = max(stride, l.slots)

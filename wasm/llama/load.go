@@ -121,7 +121,7 @@ func (m *Model) loadRope(f *weights.File, t *weights.Tensor) error {
 
 // compile makes the rotation table for so many positions and compiles the program for it.
 func (m *Model) compile(positions int) error {
-	table := ropeTable(&m.cfg, m.freqs, positions)
+	table := ropeTable(&m.cfg, m.freqs, 0, positions)
 	rope, err := m.backend.Alloc(cache.Aux, "rope", int64(len(table))*4)
 	if err != nil {
 		return err

@@ -151,7 +151,7 @@ func TestRopeScaling(t *testing.T) {
 // The table holds cos and sin of pos·base^(−2k/rot), to half a unit of f32, at large positions too.
 func TestRopeTable(t *testing.T) {
 	c := &Config{Shape: step.Shape{RotDim: 4}, RopeBase: 10000, RopeScale: 1}
-	got := ropeTable(c, nil, 100000)
+	got := ropeTable(c, nil, 0, 100000)
 	if len(got) != 400000 {
 		t.Fatalf("%d numbers", len(got))
 	}

@@ -78,6 +78,9 @@ func (r *runner) prompt(p pass, total int) error {
 	if err := r.watch(); err != nil {
 		return err
 	}
+	if err := r.lend(); err != nil {
+		return err
+	}
 	if err := r.embed(); err != nil {
 		return err
 	}
@@ -93,6 +96,9 @@ func (r *runner) prompt(p pass, total int) error {
 	}
 	r.args.From, r.args.To = n-1, n
 	if err := r.logits(); err != nil {
+		return err
+	}
+	if err := r.reclaim(); err != nil {
 		return err
 	}
 	return r.collect()
@@ -132,6 +138,9 @@ func (r *runner) layer(layer int, progress func(rows int)) error {
 			return err
 		}
 		return r.look(layer)
+	}
+	if k := s.m.keeper(); k != nil {
+		return r.keepers(layer, progress, k)
 	}
 	sc := s.m.scorer()
 	sc.Begin(layer)

@@ -44,8 +44,8 @@ func (s *Session) setRecipe(name policy.Recipe, given *policy.Plan) error {
 	r.published = r.plan.Score.Window
 	r.stops = r.plan.Decode.Kind == policy.DecodeStop
 	r.full = r.stops && r.plan.Store == policy.Store{}
-	if _, ok := s.m.exec.(step.Scorer); !ok && !r.full {
-		return ErrRecipe
+	if err := s.m.runs(r.follows()); err != nil {
+		return err
 	}
 	if s.recipe = r; s.opts.Shadow && !s.copies() {
 		return ErrCopies
@@ -174,17 +174,36 @@ func (m *Model) loops() policy.Loops {
 	return policy.GoLoops
 }
 
-// follow tells the backend whose plan the next runs are of.
-func (m *Model) follow(p *policy.Plan) error {
-	scorer, ok := m.exec.(step.Scorer)
-	if m.followed == p || !ok {
+// runs says whether the backend runs a plan; nil is Full.
+func (m *Model) runs(p *policy.Plan) error {
+	if _, ok := m.exec.(step.Scorer); ok || p == nil {
 		return nil
 	}
-	if err := scorer.Follow(p); err != nil {
-		return err
+	k := m.keeper()
+	if k == nil {
+		return ErrRecipe
 	}
-	m.followed = p
+	if err := k.Runs(p); err != nil {
+		return fmt.Errorf("%w: %w", ErrRecipe, err)
+	}
 	return nil
+}
+
+// follow tells the backend whose plan the next runs are of, and which head tables go with it.
+func (m *Model) follow(p *policy.Plan, t *policy.Tables) (err error) {
+	if m.followed == p {
+		return nil
+	}
+	switch x := m.exec.(type) {
+	case step.Scorer:
+		err = x.Follow(p)
+	case step.Keeper:
+		err = x.Follow(p, t)
+	}
+	if err == nil {
+		m.followed = p
+	}
+	return err
 }
 
 // Recipe is the session's recipe.

@@ -63,7 +63,7 @@ var (
 	ErrEmpty  = errors.New("there is no prompt")
 	ErrBusy   = errors.New("another call on this model is running")
 	ErrToken  = errors.New("a token id is outside the vocabulary")
-	ErrRecipe = errors.New("this backend runs no recipe but Full")
+	ErrRecipe = errors.New("this backend does not run the recipe")
 	ErrSmall  = errors.New("the cap is too small for this recipe")
 )
 
@@ -137,7 +137,7 @@ func (s *Session) Close() {
 	s.cast(false)
 	s.cache.Close()
 	s.m.backend.Free(s.arena)
-	_ = s.m.follow(nil) // only frees; other sessions say again whose plan they are of
+	_ = s.m.follow(nil, nil) // only frees; other sessions say again whose plan they are of
 	s.m.led.Add(cache.Staging, -s.hostBytes(), -s.hostBytes())
 	s.arena = 0
 }

@@ -131,7 +131,7 @@ func (s *Session) ready(end int) error {
 	if err := s.m.reach(end); err != nil {
 		return err
 	}
-	return s.m.follow(s.recipe.follows())
+	return s.m.follow(s.recipe.follows(), s.opts.Tables)
 }
 
 // join enters ids that are in the cache now.
