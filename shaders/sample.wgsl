@@ -234,6 +234,12 @@ fn random() -> vec2<u32> {
   return fold64(z, 31u);
 }
 
+// Ends the answer. Steps that come after it leave the logits, too.
+fn halt() {
+  session[HALT] = 1u;
+  session[LOGIT_ROWS] = 0u;
+}
+
 @compute @workgroup_size(GROUP)
 fn main(@builtin(local_invocation_id) local: vec3<u32>) {
   let lane = local.x;
@@ -250,7 +256,7 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>) {
   }
   if (find_top(lane) != 0u) {
     if (lane == 0u) {
-      session[HALT] = 1u;
+      halt();
       session[RESULT + 1u] = 1u;
       session[RESULT + 2u] = session[STEP];
       session[STEP] += 1u;
@@ -342,7 +348,7 @@ fn main(@builtin(local_invocation_id) local: vec3<u32>) {
     }
     for (var n = 0u; n < STOP_COUNT; n++) {
       if (session[STOPS + n] == id) {
-        session[HALT] = 1u;
+        halt();
       }
     }
     session[RECENT + session[CHOSEN] % RECENT_COUNT] = id;

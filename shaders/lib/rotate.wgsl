@@ -1,5 +1,6 @@
 // RoPE (Su et al., "RoFormer", 2021) of one pair of channels, from the host's table: WGSL's own sine is inaccurate at
 // large angles. The table is [position][rot/2] of cosine and sine.
+const TURN_KEYS: bool = true; // otherwise keys stay as they are (StreamingLLM)
 
 // The two channels of pair i of a head: (2i, 2i + 1), or (i, i + rot/2) in NeoX's order. What is not rotated pairs up as
 // neighbours.
@@ -10,9 +11,10 @@ fn pair_of(i: u32) -> vec2<u32> {
   return vec2<u32>(2u * i, 2u * i + 1u);
 }
 
-// Rotates pair i of head h at a position; heads from `p.heads + p.kv_heads` on are values and stay as they are.
+// Rotates pair i of head h at a position; behind the heads of queries come those of keys and of values, which stay as they
+// are.
 fn rotated(v: vec2<f32>, h: u32, i: u32, position: u32) -> vec2<f32> {
-  if (h >= p.heads + p.kv_heads || i >= p.rot / 2u) {
+  if (h >= p.heads + select(0u, p.kv_heads, TURN_KEYS) || i >= p.rot / 2u) {
     return v;
   }
   let at = position * p.rot + 2u * i;

@@ -33,6 +33,10 @@ type keeper struct {
 	layer int        // that was begun last
 	seen  int        // rows of it that were observed
 	kept  []bool     // layers that were stored in this prompt
+
+	turn  []step.Rule     // of the token that is decoded operation by operation; nil between tokens
+	leave [][]int         // what left the lists of its layers
+	plain map[*node]*node // nodes of the program as they leave keys before RoPE
 }
 
 // planned is the nodes of one layer, by the fields of Scoring and Selection.
@@ -66,7 +70,7 @@ func (e *exec) keeper(s *session) (*keeper, error) {
 	k := &keeper{
 		e: e, s: s, plan: e.plan, tables: e.headTables, layers: make([]planned, e.shape.Layers), layer: -1,
 		buffers: map[string]*memory{}, wanted: map[string]bool{}, lists: make([]list, s.geo.Layers*s.geo.KVHeads),
-		kept: make([]bool, e.shape.Layers),
+		kept: make([]bool, e.shape.Layers), leave: make([][]int, e.shape.Layers), plain: map[*node]*node{},
 	}
 	for layer := range k.layers {
 		if err := k.stages(layer); err != nil {
@@ -81,6 +85,8 @@ func (e *exec) keeper(s *session) (*keeper, error) {
 		k.close()
 		return nil, err
 	}
+	e.endOn(s)
+	e.unrecord(s)
 	s.keeper = k
 	return k, nil
 }
@@ -140,6 +146,9 @@ func (k *keeper) stages(layer int) error {
 // add makes the node of a stage.
 func (k *keeper) add(to **node, st Stage, from source) {
 	from.k = k
+	if from.past {
+		k.wanted["queries"] = true
+	}
 	n := &node{
 		variant: st.Variant, params: st.Params, at: int64(len(k.nodes)) * paramAlign, codes: st.codes, scales: st.scales,
 		groups: map[groupKey]boundGroup{}, from: from,
@@ -201,6 +210,9 @@ func (k *keeper) close() {
 func (e *exec) unfollow() {
 	for _, s := range e.sessions {
 		e.endOn(s)
+		if s.keeper != nil {
+			e.unrecord(s)
+		}
 		s.keeper.close()
 		s.keeper = nil
 	}
@@ -244,7 +256,7 @@ func (k *keeper) words(name string) (int, cache.Kind) {
 	case "tokens":
 		return len(k.c.Words()), cache.Aux
 	case "lists":
-		return len(k.lists) * ListWords, cache.Aux
+		return len(k.lists)*ListWords + logRoom(len(k.lists)), cache.Aux
 	case "ranks":
 		return len(k.lists) * capacity, cache.Aux
 	case "positions":
@@ -292,7 +304,7 @@ func (k *keeper) forget(buf gpu.Buffer) {
 	if k == nil {
 		return
 	}
-	for _, n := range k.nodes {
+	drop := func(n *node) {
 		for key, g := range n.groups {
 			if slices.Contains(g.buffers, buf) {
 				k.e.endOn(k.s)
@@ -300,6 +312,12 @@ func (k *keeper) forget(buf gpu.Buffer) {
 				delete(n.groups, key)
 			}
 		}
+	}
+	for _, n := range k.nodes {
+		drop(n)
+	}
+	for _, n := range k.plain {
+		drop(n)
 	}
 }
 

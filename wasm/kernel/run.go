@@ -37,12 +37,17 @@ func (e *exec) Run(ctx context.Context, a *step.Args, from, to int) error {
 	for _, o := range e.ops[from:to] {
 		nodes, rows := o.nodes, a.To-a.From
 		switch {
+		case a.Stored && o.kind == mixing:
+			nodes = s.keeper.unturned(o.nodes)
+		case s.joined(a) && o.kind == storing:
+			nodes = o.replay
 		case o.kind == attending && a.Stored:
-			nodes = o.stored
+			parts, _ := s.keeper.attention(o)
+			nodes = append(parts[:len(parts):len(parts)], o.stored[2])
 		case o.kind == heading && a.Logits == step.LastRow:
 			rows = 1
 		}
-		if o.kind == storing {
+		if o.kind == storing && !a.Stored { // a decoded token's are kept before it looks
 			bounds, err := e.bounds(s, a, o.layer)
 			if err != nil {
 				return err
@@ -106,6 +111,9 @@ func (e *exec) check(a *step.Args, ops []*operation) error {
 func (e *exec) checkSlots(a *step.Args, layer int) error {
 	if a.Cache == nil || a.Arena == 0 {
 		return failed("store: no cache")
+	}
+	if s := e.sessions[a.Arena]; s != nil && s.joined(a) {
+		return nil
 	}
 	if len(a.Slots) != e.shape.KVHeads {
 		return failed("store: slots for %d of %d KV heads", len(a.Slots), e.shape.KVHeads)

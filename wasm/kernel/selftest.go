@@ -240,7 +240,7 @@ func compareStep(ctx context.Context, e *exec, got, want *side) error {
 		return err
 	}
 	e.End()
-	nodes := append(e.replayed(), e.sample[1])
+	nodes := append(e.replayed(nil), e.sample[1])
 	if err := e.b.lib.compare(nodes[:len(nodes)-1], got, want, step.Logits, selfShape.Vocab); err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ const (
 	wordScoresAt // as shaders/lib/beside.wgsl and sums.wgsl name them
 	wordBoundsAt
 	wordSumsAt
+	wordLog // as shaders/lib/log.wgsl names it
 	headerWords
 
 	wordTemperature = 32
@@ -248,11 +249,19 @@ func (e *exec) tables(s *session, c *cache.Cache, first extent) error {
 	return nil
 }
 
-// lengths writes the numbers of slots of a layer's lists to the ring's first row.
+// lengths writes the newest slot and the number of slots of a layer's lists to the ring's first row.
 func (e *exec) lengths(s *session, c *cache.Cache, layer int) error {
+	if s.keeper != nil && s.keeper.turn != nil { // there it says where the token is
+		return nil
+	}
 	var row []uint32
 	for h := range s.geo.KVHeads {
-		row = append(row, 0, uint32(c.List(layer, h).Slots))
+		l := c.List(layer, h)
+		newest := uint32(0)
+		if order := l.Order(); len(order) > 0 {
+			newest = order[len(order)-1]
+		}
+		row = append(row, newest, uint32(l.Slots))
 	}
 	return e.write(s, int(s.words[wordRingAt])+layer*s.geo.KVHeads*2, row)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"kvlens/wasm/gpu"
 	"kvlens/wasm/quant"
@@ -18,6 +19,12 @@ type answer struct {
 	waited   int // of them, waited for
 	synced   extent
 	sampling bool // the next step only chooses
+
+	// Where lists have rules:
+	first  int      // the first step that stores a token
+	lists  []list   // as the submitted steps leave them
+	log    []uint32 // of what left, from the last read of it
+	logged int      // steps that had been submitted by then
 }
 
 var errNoAnswer = errors.New("webgpu: step: no answer has begun, or it was ended")
@@ -38,6 +45,10 @@ func (e *exec) Begin(a *step.Answer) error {
 	if err != nil {
 		return err
 	}
+	k, err := e.planned(s, a)
+	if err != nil {
+		return err
+	}
 	if err := e.record(s); err != nil {
 		return err
 	}
@@ -46,6 +57,7 @@ func (e *exec) Begin(a *step.Answer) error {
 		wordPos: uint32(a.Pos), wordRows: 1, wordLogitRows: 1,
 		wordValuesAt: uint32(e.rows * e.shape.KVHeads * e.shape.HeadDim), wordLast: anyLast, wordHalt: 0,
 	})
+	w[wordLog] = k.logs(a.Watch)
 	copy(w[wordTemperature:], []uint32{
 		float(a.Temperature), uint32(a.TopK), float(a.TopP), float(a.MinP), float(a.Repeat),
 		uint32(a.Random), uint32(a.Random >> 32), 0,
@@ -71,13 +83,24 @@ func (e *exec) Begin(a *step.Answer) error {
 	}
 	e.answer = &answer{Answer: *a, session: s, sampling: a.Pending < 0}
 	e.answer.synced = e.answer.filled()
+	if a.Rules == nil {
+		return nil
+	}
+	if e.answer.sampling {
+		e.answer.first = 1
+	}
+	if err := k.rules(a.Cache, a.Rules, e.answer.first); err != nil {
+		e.answer = nil
+		return err
+	}
+	e.answer.lists = slices.Clone(k.lists)
 	return nil
 }
 
 // record makes the recordings of a session, unless they are there.
 func (e *exec) record(s *session) error {
 	read := gpu.Binding{Buf: s.mem.buf, Off: wordResult * 4, Size: resultWords * 4}
-	for i, nodes := range [2][]*node{{e.sample[0]}, append(e.replayed(), e.sample[1])} {
+	for i, nodes := range [2][]*node{{e.sample[0]}, append(e.replayed(s.keeper), e.sample[1])} {
 		if s.recorded[i] != 0 {
 			continue
 		}
@@ -98,8 +121,9 @@ func (e *exec) record(s *session) error {
 	return nil
 }
 
-// replayed lists the nodes of one step: six a layer where the fused kernels serve, and embedding, final norm and logits.
-func (e *exec) replayed() []*node {
+// replayed lists the nodes of one step: six a layer where the fused kernels serve, at most two more for a plan, and
+// embedding, final norm and logits.
+func (e *exec) replayed(k *keeper) []*node {
 	stores := map[int][]*node{}
 	for _, o := range e.ops {
 		if o.kind == storing {
@@ -112,7 +136,8 @@ func (e *exec) replayed() []*node {
 		switch {
 		case o.kind == storing:
 		case o.kind == attending:
-			list = append(list, o.stored[:2]...)
+			parts, rule := k.attention(o)
+			list = append(append(list, parts...), rule...)
 			reduce = o.stored[2]
 		case o.kind == projecting:
 			if len(o.replay) > 0 {
@@ -121,9 +146,9 @@ func (e *exec) replayed() []*node {
 			}
 			list = append(append(list, reduce), o.nodes...)
 		case o.kind == mixing && len(o.replay) > 0:
-			list = append(list, o.replay...)
+			list = append(list, k.unturned(o.replay)...)
 		case o.kind == mixing:
-			list = append(append(list, o.nodes...), stores[o.layer]...)
+			list = append(append(list, k.unturned(o.nodes)...), stores[o.layer]...)
 		default:
 			list = append(list, o.nodes...)
 		}
@@ -170,23 +195,21 @@ func (e *exec) Submit(forced int32) error {
 	return nil
 }
 
-// advance takes the slots of the next token and tells the kernels.
+// advance takes the slots of the next token, or their pages, and tells the kernels.
 func (e *exec) advance(a *answer) error {
 	if a.Pos >= e.positions {
 		return failed("position %d: the RoPE table has %d", a.Pos, e.positions)
 	}
-	if err := a.Cache.Reserve(1); err != nil {
-		return err
-	}
 	s := a.session
-	lists := s.geo.Layers * s.geo.KVHeads
-	row := make([]uint32, 0, 2*lists)
-	for i := range lists {
-		slots, err := a.Cache.Take(i/s.geo.KVHeads, i%s.geo.KVHeads, 1)
-		if err != nil {
-			return err
-		}
-		row = append(row, slots[0], uint32(a.Cache.List(i/s.geo.KVHeads, i%s.geo.KVHeads).Slots))
+	var row []uint32
+	var err error
+	if a.Rules != nil {
+		err = s.keeper.ahead(a)
+	} else {
+		row, err = a.take()
+	}
+	if err != nil {
+		return err
 	}
 	if now := a.filled(); now != a.synced {
 		first := a.synced
@@ -201,11 +224,28 @@ func (e *exec) advance(a *answer) error {
 		}
 		a.synced = now
 	}
-	if err := e.write(s, int(s.words[wordRingAt])+a.steps%ringSteps*2*lists, row); err != nil {
+	if err := e.write(s, int(s.words[wordRingAt])+a.steps%ringSteps*len(row), row); err != nil {
 		return fmt.Errorf("webgpu: step: %w", err)
 	}
 	a.Pos++
 	return nil
+}
+
+// take takes the slots of the next token, and gives the ring's row.
+func (a *answer) take() (row []uint32, err error) {
+	if err := a.Cache.Reserve(1); err != nil {
+		return nil, err
+	}
+	geo := a.session.geo
+	row = make([]uint32, 0, 2*geo.Layers*geo.KVHeads)
+	for i := range geo.Layers * geo.KVHeads {
+		slots, err := a.Cache.Take(i/geo.KVHeads, i%geo.KVHeads, 1)
+		if err != nil {
+			return nil, err
+		}
+		row = append(row, slots[0], uint32(a.Cache.List(i/geo.KVHeads, i%geo.KVHeads).Slots))
+	}
+	return row, nil
 }
 
 // filled is the lengths of the longest page tables.
@@ -228,13 +268,17 @@ func (e *exec) Next(ctx context.Context) (step.Choice, error) {
 		return step.Choice{}, fmt.Errorf("webgpu: step: %w", err)
 	}
 	a.waited++
-	switch w[1] {
-	case 1:
-		return step.Choice{}, fmt.Errorf("webgpu: step: %w", step.ErrLogits)
-	case 2:
+	if w[1] == 2 {
 		return step.Choice{ID: -1}, nil
 	}
-	c := step.Choice{ID: int32(w[0])}
+	left, err := a.settle()
+	if err != nil {
+		return step.Choice{}, err
+	}
+	if w[1] == 1 {
+		return step.Choice{}, fmt.Errorf("webgpu: step: %w", step.ErrLogits)
+	}
+	c := step.Choice{ID: int32(w[0]), Left: left}
 	c.Prob = quant.Float32s(quant.Bytes(w[3:4]))[0]
 	for i := range c.TopIDs {
 		c.TopIDs[i] = int32(w[4+i])

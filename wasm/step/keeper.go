@@ -17,7 +17,8 @@ var ErrPlan = errors.New("this backend does not run the plan")
 //
 // While a plan is followed, Store keeps the bounds of pages (Store.Page). In a prompt, Lend comes first; each layer then
 // goes QKV, Attend and Observe chunk by chunk; Weigh; policy.Run.Quotas, which asks Unrest and Highest; and for each of
-// the quotas Select, cache.Cache.Hold and Keep. Return ends it. Decoding is the [Stepper]'s.
+// the quotas Select, cache.Cache.Hold and Keep. Return ends it. Answers are the [Stepper]'s, between Lend and Return. A token
+// that is decoded operation by operation goes Lend, Join; and for each layer QKV, Store, Attend and Drop; Return.
 type Keeper interface {
 	// Runs says, with an error that wraps ErrPlan, which plans can't be followed.
 	Runs(p *policy.Plan) error
@@ -37,6 +38,13 @@ type Keeper interface {
 	Select(a *Args, q *policy.LayerQuotas) error
 	// Keep stores what Select chose. The cache holds as many already.
 	Keep(a *Args, layer int) error
+	// Join gives the next token a place in every list, which Store needs no slots for; the cache counts it. Errors may be
+	// *cache.FullError and cache.ErrScattered: then nothing has changed.
+	Join(a *Args, rules []Rule, watch bool) error
+	// Drop lets a layer's lists lose what their rules say, after Attend. The cache counts that.
+	Drop(a *Args, layer int) error
+	// Left says what the token of a Join that was watched made leave, after the last layer's Drop.
+	Left(a *Args) ([]Left, error)
 	// Pack moves the last tokens of a layer's lists into their dead slots, before cache.Cache.Pack.
 	Pack(a *Args, layer int) error
 	// Relocate copies whole pages within the arena, after cache.Cache.Gather.

@@ -180,6 +180,22 @@ type Answer struct {
 	Sampling
 	Stop   []int32 // ids that end the answer; at most MaxStops
 	Recent []int32 // what the repetition penalty applies to, latest last; those that are chosen join
+	// Rules are those of the lists, [layers·n_kv_heads], where a [Keeper] follows a plan under which tokens leave; the lists
+	// are lent. Otherwise they are nil.
+	Rules []Rule
+	Watch bool // choices say what left
+}
+
+// Rule is what happens to a list while tokens are decoded: with Full tokens, the newest among them, some leave so that
+// Limit stay, so many of the oldest and of the newest among them.
+type Rule struct{ Limit, Full, Oldest, Newest int }
+
+// Left is a token that left a list. Its worth and the least worth that stayed without protection are NaN where age alone
+// decides.
+type Left struct {
+	List             int // layer · n_kv_heads + KV head
+	Position         int32
+	Worth, Threshold float32
 }
 
 const (
@@ -197,6 +213,7 @@ type Choice struct {
 	Prob     float32
 	TopIDs   [5]int32
 	TopProbs [5]float32
+	Left     []Left // for the token before it, by list and position, if the answer is watched
 }
 
 // ErrLogits is wrapped by Next where the logits hold NaN or infinity, or are all equal.
@@ -208,7 +225,8 @@ type Stepper interface {
 	// Begin starts an answer; one that was not ended is. Grow(1, 1) comes before.
 	Begin(a *Answer) error
 	// Submit queues a step, which takes a slot in every list of the cache unless it is the first and nothing is pending.
-	// The step's choice is forced, unless that is −1. A *cache.FullError means that nothing was queued.
+	// The step's choice is forced, unless that is −1. A *cache.FullError or cache.ErrScattered means that nothing was queued.
+	// Where lists have rules, the cache counts a step's tokens when it has been waited for.
 	Submit(forced int32) error
 	// Next waits for the oldest step that was not waited for.
 	Next(ctx context.Context) (Choice, error)
