@@ -57,6 +57,7 @@ type source struct {
 	layer   int
 	past    bool // queries are those of the window, not those of the chunk
 	earlier bool // worth is what was noted of the layer
+	apart   bool // stays and kept are others: those of a layer that was selected are still to be stored
 }
 
 // keeper finds or makes the kernels of the plan that is followed.
@@ -121,7 +122,7 @@ func (k *keeper) stages(layer int) error {
 	all(&p.choose, sel.Store[:1], source{})
 	all(&p.absorb, sel.Store[1:len(sel.Store)-1], source{})
 	all(&p.store, sel.Store[len(sel.Store)-1:], source{})
-	all(&p.compact, sel.Compact, source{})
+	all(&p.compact, sel.Compact, source{apart: true})
 	all(&p.stored, sc.Stored, source{})
 	all(&p.query, sc.Query, source{})
 	all(&p.logits, sel.Logits, source{})
@@ -146,8 +147,10 @@ func (k *keeper) stages(layer int) error {
 // add makes the node of a stage.
 func (k *keeper) add(to **node, st Stage, from source) {
 	from.k = k
-	if from.past {
-		k.wanted["queries"] = true
+	for name, on := range map[string]bool{"queries": from.past, "moved to": from.apart, "moved from": from.apart} {
+		if on {
+			k.wanted[name] = true
+		}
 	}
 	n := &node{
 		variant: st.Variant, params: st.Params, at: int64(len(k.nodes)) * paramAlign, codes: st.codes, scales: st.scales,
@@ -263,6 +266,8 @@ func (k *keeper) words(name string) (int, cache.Kind) {
 		return len(k.lists) * capacity, cache.Aux
 	case "stays", "by_rank":
 		return s.KVHeads * row, cache.Scratch
+	case "moved to", "moved from":
+		return s.KVHeads * capacity, cache.Scratch
 	case "kept":
 		return s.KVHeads * (row + 1), cache.Scratch
 	case "counts":
@@ -290,6 +295,8 @@ func (f *source) binding(name string, n *node) (gpu.Binding, bool) {
 		return gpu.Binding{Buf: k.params.buf, Off: n.at, Size: paramAlign}, true
 	case name == "q" && f.past:
 		name = "queries"
+	case f.apart && (name == "stays" || name == "kept"):
+		name = map[string]string{"stays": "moved to", "kept": "moved from"}[name]
 	case name == "earlier", name == "worth" && f.earlier:
 		return gpu.Binding{Buf: k.earlier[f.layer].buf}, true
 	}
