@@ -25,7 +25,7 @@ func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
 	if err := e.session.Watch(g.Rows); err != nil {
 		return proto.Done{}, err
 	}
-	if g.Resume && len(e.past) == 0 {
+	if g.Resume && e.history.Tokens() == 0 {
 		return proto.Done{}, proto.Failure{Code: proto.CodeEmpty, Op: "resume", Msg: "there is no answer to go on with"}
 	}
 	later := g.Resume || g.Continue && e.session.Position() > 0
@@ -56,7 +56,7 @@ func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
 // the cache keeps the cap that it was compressed under.
 func (e *engine) first(parts [][]int32, limit int) error {
 	if e.saved.holds(parts) {
-		e.past = nil
+		e.history = llama.History{}
 		return nil
 	}
 	e.saved.close()
@@ -86,14 +86,12 @@ func (e *engine) turn(j job, g proto.Generate, parts [][]int32) (done proto.Done
 		a.stops = e.manifest.Stop
 	}
 	if g.Resume {
-		a.goOn(e.past[len(e.past)-1].answer)
+		a.goOn(e.history.Answer())
 	} else if err := e.announce(j, parts); err != nil {
 		return done, err
 	}
-	read := false
 	err = e.lasting(j, e.spent, func() (err error) {
 		ctx := j.ctx
-		read = false
 		if a.again = 0; len(a.ids) > 0 { // what the page has seen comes again, also if it wants no more
 			ctx = context.WithoutCancel(ctx)
 		}
@@ -105,19 +103,11 @@ func (e *engine) turn(j job, g proto.Generate, parts [][]int32) (done proto.Done
 				return err
 			}
 		}
-		read = true
 		s := sample.New(params(g.Sampling))
 		s.Skip(len(a.before))
 		done.Reason, err = a.run(ctx, s)
 		return err
 	})
-	switch {
-	case !read || e.session == nil:
-	case g.Resume:
-		e.past[len(e.past)-1].answer = slices.Concat(a.before, a.ids)
-	default:
-		e.past = append(e.past, past{parts, a.ids})
-	}
 	done.Tokens = uint32(len(a.ids))
 	return done, err
 }

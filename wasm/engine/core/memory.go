@@ -69,7 +69,7 @@ func (e *engine) makeSession(m proto.Memory) error {
 	if err != nil {
 		return err
 	}
-	e.session, e.memory, e.past = s, m, nil
+	e.session, e.memory, e.history = s, m, llama.History{}
 	e.prefill, e.decode = rate{}, rate{}
 	e.limitGarbage()
 	return nil
@@ -108,13 +108,13 @@ func (e *engine) setMemory(j job, m proto.Memory) error {
 
 // change sets the cache's settings, or leaves everything as it is.
 func (e *engine) change(j job, m proto.Memory) error {
-	was, turns := e.memory, e.past
+	was, h := e.memory, e.history
 	switch {
 	case e.onGPU() && !full(m.Recipe), e.away && full(m.Recipe):
 		return e.move(j, m, !full(m.Recipe))
 	case sameButCap(m, was) && m.Cap == was.Cap && m.Share == was.Share:
 		return e.record(m)
-	case len(turns) == 0:
+	case h.Tokens() == 0:
 		return e.newSession(m)
 	case sameButCap(m, was):
 		e.saved.close()
@@ -126,12 +126,12 @@ func (e *engine) change(j job, m proto.Memory) error {
 	}
 	err := e.makeSession(m)
 	if err == nil {
-		err = e.repeat(j.ctx, turns, e.progress(j))
+		err = e.repeat(j.ctx, h, false, e.progress(j))
 	}
 	if err != nil && !lost(err) {
 		back := e.makeSession(was)
 		if back == nil {
-			back = e.repeat(context.WithoutCancel(j.ctx), turns, func(proto.Progress) {})
+			back = e.repeat(context.WithoutCancel(j.ctx), h, true, func(proto.Progress) {})
 		}
 		if lost(back) {
 			err = errors.Join(err, back)
@@ -140,7 +140,7 @@ func (e *engine) change(j job, m proto.Memory) error {
 		}
 	}
 	if lost(err) { // what was is restored, and then changed
-		e.memory, e.past = was, turns
+		e.memory, e.history = was, h
 	}
 	return err
 }
@@ -148,7 +148,7 @@ func (e *engine) change(j job, m proto.Memory) error {
 // move takes the model to another backend because of a recipe, and the conversation with it: aside to the CPU path, or
 // back.
 func (e *engine) move(j job, m proto.Memory, aside bool) error {
-	was, turns, tell := e.asked, e.past, e.progress(j)
+	was, h, tell := e.asked, e.history, e.progress(j)
 	was.Memory = e.memory
 	next := was
 	next.Memory = m
@@ -156,9 +156,9 @@ func (e *engine) move(j job, m proto.Memory, aside bool) error {
 	if aside {
 		place = e.aside
 	}
-	opened, err := e.reload(j.ctx, next, place, turns, tell)
+	opened, err := e.reload(j.ctx, next, place, h, false, tell)
 	if err != nil {
-		if _, back := e.reload(context.WithoutCancel(j.ctx), was, e.best, turns, tell); back != nil {
+		if _, back := e.reload(context.WithoutCancel(j.ctx), was, e.best, h, true, tell); back != nil {
 			e.close()
 		}
 		return err
@@ -171,11 +171,11 @@ func (e *engine) move(j job, m proto.Memory, aside bool) error {
 }
 
 // reload loads the model again and reads the conversation again.
-func (e *engine) reload(ctx context.Context, o proto.Open, place placing, turns []past, tell telling) (proto.Opened, error) {
+func (e *engine) reload(ctx context.Context, o proto.Open, place placing, h llama.History, same bool, tell telling) (proto.Opened, error) {
 	e.close()
 	opened, err := e.load(ctx, o, place, tell)
 	if err == nil {
-		err = e.repeat(ctx, turns, tell)
+		err = e.repeat(ctx, h, same, tell)
 	}
 	return opened, err
 }

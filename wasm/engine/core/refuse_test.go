@@ -190,7 +190,7 @@ func TestNoSession(t *testing.T) {
 	p := opened(t, hooks{backend: func(b step.Backend) step.Backend {
 		return &watched{Backend: b, refuse: func(cache.Kind, int64) bool { return full.Load() }}
 	}})
-	for _, m := range []proto.Memory{{}, {Cap: 1 << 20}} {
+	for _, m := range []proto.Memory{{F32: true}, {Cap: 1 << 20}} {
 		full.Store(true)
 		p.ask(proto.SetMemory{Memory: m}).fails(proto.CodeMemory)
 		p.ask(ask(evening)).fails(proto.CodeBadRequest, "model")

@@ -8,16 +8,9 @@ import (
 	"kvlens/wasm/gpu"
 	"kvlens/wasm/llama"
 	"kvlens/wasm/proto"
-	"kvlens/wasm/sample"
 	"kvlens/wasm/step"
 	"kvlens/wasm/weights"
 )
-
-// past is a turn that the cache holds: the tokens of its prompt, in the parts in which they were read, and of its answer.
-type past struct {
-	parts  [][]int32
-	answer []int32
-}
 
 // restores is how often one request sets up a lost backend.
 const restores = 2
@@ -56,12 +49,12 @@ func (e *engine) restore(j job, cause error) error {
 		p.Stage = proto.StageRestore
 		progress(p)
 	}
-	o, turns := e.asked, e.past
+	o, h := e.asked, e.history
 	o.Memory = e.memory
 	e.close()
 	opened, err := e.load(ctx, o, e.anew, tell)
 	if err == nil {
-		err = e.repeat(ctx, turns, tell)
+		err = e.repeat(ctx, h, true, tell)
 	}
 	if err != nil {
 		e.close()
@@ -87,21 +80,13 @@ func (e *engine) anew(ctx context.Context, f *weights.File, w Wish, tell telling
 	return proto.WhyLost, err
 }
 
-// repeat brings back a conversation the way it came, so that its numbers are the same: prompts as prompts, answers token
-// by token.
-func (e *engine) repeat(ctx context.Context, turns []past, tell telling) error {
-	for i, t := range turns {
-		for _, ids := range t.parts {
-			if err := e.session.Prefill(ctx, ids, nil); err != nil {
-				return err
-			}
-		}
-		o := llama.GenerateOptions{Max: len(t.answer), Sampler: sample.New(sample.Params{}), Forced: t.answer}
-		if _, err := e.session.Generate(ctx, o, func(llama.Token) error { return nil }); err != nil {
-			return err
-		}
-		tell(proto.Progress{Done: uint64(i + 1), Total: uint64(len(turns))})
+// repeat brings back a conversation the way it came, so that its numbers are the same under the same settings.
+func (e *engine) repeat(ctx context.Context, h llama.History, same bool, tell telling) error {
+	err := e.session.Repeat(ctx, h, same, func(done, total int) {
+		tell(proto.Progress{Stage: proto.StagePrefill, Done: uint64(done), Total: uint64(total)})
+	})
+	if err == nil {
+		e.history = h
 	}
-	e.past = turns
-	return nil
+	return err
 }

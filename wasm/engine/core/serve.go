@@ -64,7 +64,7 @@ type engine struct {
 	session  *llama.Session
 	memory   proto.Memory
 	asked    proto.Open     // what the model was opened with
-	past     []past         // the turns that the cache holds
+	history  llama.History  // the conversation as it was when the last request ended
 	full     int            // tokens of the first turn, prompt and answer limit: what shares are shares of
 	tables   *policy.Tables // of the model's heads, nil where they were not measured
 	away     bool           // the recipe has taken the model from a GPU
@@ -183,6 +183,9 @@ func (e *engine) work() {
 		sleep := e.Awake()
 		done, err := e.run(j)
 		sleep()
+		if e.session != nil {
+			e.history = e.session.History()
+		}
 		e.state() // what GetState tells from now on, also of a request that failed
 		var end proto.Event = done
 		var own proto.Failure // what the engine itself found wrong does not come from Stop

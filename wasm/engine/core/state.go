@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"kvlens/cache"
+	"kvlens/wasm/llama"
 	"kvlens/wasm/proto"
 )
 
@@ -82,7 +83,7 @@ func (e *engine) close() {
 	if e.backend != nil {
 		_ = e.backend.Close()
 	}
-	e.session, e.model, e.backend, e.tok, e.manifest, e.prompts, e.past = nil, nil, nil, nil, nil, prompts{}, nil
+	e.session, e.model, e.backend, e.tok, e.manifest, e.prompts, e.history = nil, nil, nil, nil, nil, prompts{}, llama.History{}
 	e.tables, e.away = nil, false
 	runtime.GC()
 }
@@ -100,7 +101,7 @@ func (e *engine) reset(j job) error {
 // empty ends the conversation.
 func (e *engine) empty() {
 	e.session.Reset()
-	e.past = nil
+	e.history = llama.History{}
 }
 
 func (e *engine) needModel() error {

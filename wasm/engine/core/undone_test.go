@@ -191,7 +191,9 @@ func TestManyQuestionsAndTurns(t *testing.T) {
 			if k := o.kept[len(o.kept)-1]; slices.Max(held(k)) > int(slices.Max(k.Caps)+k.Reserve) || arena(o.state.Ledger) != settled.state.Cap {
 				t.Fatalf("%s: turn %d: %d tokens in a list, budget %d + %d", method, n, slices.Max(held(k)), k.Budget, k.Reserve)
 			}
-			if a, b := total(o), total(settled); a > b+b/100 {
+			// When each token left is four bytes in each of ten lists, in pieces that grow.
+			books := 2 * 4 * 10 * uint64(o.state.Position-settled.state.Position)
+			if a, b := total(o), total(settled); a > b+b/100+books {
 				t.Fatalf("%s: turn %d: the ledger grew from %d to %d bytes", method, n, b, a)
 			}
 		}
