@@ -24,7 +24,7 @@ type keeper struct {
 	nodes   []*node
 	params  *memory
 	buffers map[string]*memory // by the variables of the shaders
-	earlier []*memory          // what was noted of each layer
+	earlier [2][]*memory       // what was noted of each layer: what its tokens are worth, and their weights
 	wanted  map[string]bool    // of them, those that some node binds
 
 	lists []list     // what the device knows of each list
@@ -45,7 +45,7 @@ type planned struct {
 	observe, input, share, choose, absorb, store, compact []*node
 	noted                                                 []*node // after choose, where layers share a budget
 	again, shareAgain, notedAgain                         []*node // choose, share and noted of a layer that shrinks
-	stored, query, logits, values, row, rule              []*node
+	stored, query, logits, values, row, rule, attend      []*node
 }
 
 // list is how long a list is on the device.
@@ -56,7 +56,8 @@ type source struct {
 	k       *keeper
 	layer   int
 	past    bool // queries are those of the window, not those of the chunk
-	earlier bool // worth is what was noted of the layer
+	earlier bool // worth, and weights, are what was noted of the layer
+	weights bool // it is weights that are noted, in place of worth
 	apart   bool // stays and kept are others: those of a layer that was selected are still to be stored
 }
 
@@ -129,6 +130,7 @@ func (k *keeper) stages(layer int) error {
 	all(&p.values, sel.Values, source{})
 	all(&p.row, sc.Row, source{})
 	all(&p.rule, sel.Rule, source{})
+	k.attend(layer)
 	if k.plan.Layers.Kind != policy.LayersCake {
 		return nil
 	}
@@ -136,10 +138,14 @@ func (k *keeper) stages(layer int) error {
 	all(&p.again, sel.Store[:1], earlier)
 	all(&p.shareAgain, sel.Share, earlier)
 	for again, to := range map[string]*[]*node{"false": &p.noted, "true": &p.notedAgain} {
-		all(to, []Stage{{
+		note := []Stage{{
 			Variant: shaders.Variant{Kernel: "remember", Consts: map[string]string{"AGAIN": again}},
 			Params:  []uint32{uint32(layer), uint32(shape.KVHeads)}, groups: [2]int{shape.KVHeads, 1},
-		}}, source{layer: layer})
+		}}
+		all(to, note, source{layer: layer})
+		if k.plan.Select.Kind == policy.SelectCritical {
+			all(to, note, source{layer: layer, weights: true})
+		}
 	}
 	return nil
 }
@@ -204,7 +210,7 @@ func (k *keeper) close() {
 	for _, m := range k.buffers {
 		k.e.b.release(m)
 	}
-	for _, m := range k.earlier {
+	for _, m := range slices.Concat(k.earlier[0], k.earlier[1]) {
 		k.e.b.release(m)
 	}
 }
@@ -237,15 +243,14 @@ func (k *keeper) reserve() error {
 		}
 		k.buffers[name] = m
 	}
-	if !k.wanted["earlier"] || k.earlier != nil {
-		return nil
-	}
-	for range k.layers {
-		m, err := k.e.b.alloc(cache.Scratch, "earlier", int64(k.e.shape.KVHeads*k.s.capacity())*4)
-		if err != nil {
-			return fmt.Errorf("webgpu: plan: %w", err)
+	for i, wanted := range [2]bool{k.wanted["earlier"], k.wanted["earlier"] && k.wanted["weights"]} {
+		for wanted && len(k.earlier[i]) < len(k.layers) {
+			m, err := k.e.b.alloc(cache.Scratch, "earlier", int64(k.e.shape.KVHeads*k.s.capacity())*4)
+			if err != nil {
+				return fmt.Errorf("webgpu: plan: %w", err)
+			}
+			k.earlier[i] = append(k.earlier[i], m)
 		}
-		k.earlier = append(k.earlier, m)
 	}
 	return nil
 }
@@ -297,8 +302,12 @@ func (f *source) binding(name string, n *node) (gpu.Binding, bool) {
 		name = "queries"
 	case f.apart && (name == "stays" || name == "kept"):
 		name = map[string]string{"stays": "moved to", "kept": "moved from"}[name]
+	case name == "earlier" && f.weights, name == "weights" && f.earlier:
+		return gpu.Binding{Buf: k.earlier[1][f.layer].buf}, true
 	case name == "earlier", name == "worth" && f.earlier:
-		return gpu.Binding{Buf: k.earlier[f.layer].buf}, true
+		return gpu.Binding{Buf: k.earlier[0][f.layer].buf}, true
+	case name == "worth" && f.weights:
+		name = "weights"
 	}
 	if m := k.buffers[name]; m != nil {
 		return gpu.Binding{Buf: m.buf}, true

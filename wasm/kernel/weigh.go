@@ -113,16 +113,20 @@ func (e *exec) Weigh(a *step.Args, layer int) error {
 	case policy.ScoreWindow, policy.ScoreIndicator:
 		w := min(p.Window, n)
 		k.c.Queries, k.c.FirstRow, k.c.First, k.c.Around = w, n-w, (n-w)%w, w
-	case policy.ScoreNone, policy.ScoreRandom:
-		return k.known(a, layer)
 	}
-	if layer < p.SkipLayers {
-		return k.known(a, layer)
+	if p.Kind == policy.ScoreNone || p.Kind == policy.ScoreRandom || layer < p.SkipLayers {
+		if err := k.known(a, layer); err != nil {
+			return err
+		}
+	}
+	input := k.layers[layer].input
+	if len(input) == 0 {
+		return nil
 	}
 	if err := k.tell(true); err != nil {
 		return err
 	}
-	if err := k.run(k.layers[layer].input); err != nil {
+	if err := k.run(input); err != nil {
 		return err
 	}
 	e.b.queue.add(float64(k.c.Queries*e.shape.Heads*e.shape.HeadDim) * 2 * float64(k.c.Stride()))
