@@ -1,6 +1,7 @@
 package state
 
 import (
+	"math"
 	"sort"
 
 	"kvlens/wasm/proto"
@@ -79,12 +80,46 @@ func (s Shown) Row(query int) []uint8 {
 	return nil
 }
 
+// WouldRow is what a query would have given if nothing had left, and nil where that is not known.
+func (s Shown) WouldRow(query int) []uint8 {
+	if r := (query - s.First) / max(1, s.Step); query >= s.First && r < len(s.Would) {
+		return s.Would[r]
+	}
+	return nil
+}
+
+// Holds is Has for a list that may not be there.
+func (k Kept) Holds(list, p int) bool { return k.in(list, p) }
+
+// Gone is how many of the keys that are shown of a head have left it.
+func (m Model) Gone(h Head, s Shown) int {
+	if s.Left != nil {
+		return m.Attention.Matrix.evicted
+	}
+	_, _, group := m.Shape()
+	list := h.Layer*m.Kept.Heads + h.Head/max(1, group)
+	n := 0
+	for p := range min(s.Tokens, m.Kept.Tokens) {
+		if m.Kept.Layers > 0 && !m.Kept.in(list, p) {
+			n++
+		}
+	}
+	return n
+}
+
 // Shown is what can be seen of a head.
 func (m Model) Shown(h Head) (s Shown, ok bool) {
 	layers, heads, _ := m.Shape()
 	if h.Layer < 0 || h.Head < 0 || h.Layer >= layers || h.Head >= heads {
 		return s, false
 	}
+	if s, ok = m.matrixOrRows(h, heads); ok && m.Attention.Bare {
+		s.Rows, s.Would = bare(s.Rows, s.Pool), bare(s.Would, s.Pool)
+	}
+	return s, ok
+}
+
+func (m Model) matrixOrRows(h Head, heads int) (s Shown, ok bool) {
 	if x := m.Attention.Matrix; x.Tokens > 0 && x.Of == h && x.epoch == m.epoch {
 		s = Shown{Tokens: x.Tokens, Step: x.Pool, Pool: x.Pool, Left: x.Left}
 		for r := range x.Cells {
@@ -114,6 +149,43 @@ func (m Model) live(i int) (s Shown, ok bool) {
 		s.Rows = append(s.Rows, g.Head(i))
 	}
 	return s, true
+}
+
+// weights are what codes stand for: see proto.Step.Rows.
+var weights = func() (w [256]float64) {
+	for i := 1; i < len(w); i++ {
+		w[i] = math.Pow(10, 4*float64(i)/255-4)
+	}
+	return w
+}()
+
+// Weight is the attention that a code stands for.
+func Weight(code uint8) float64 { return weights[code] }
+
+// bare leaves the first tokens out of rows and makes the rest of each add up to one.
+func bare(rows [][]uint8, pool int) [][]uint8 {
+	first := (sinkTokens + pool - 1) / pool
+	out := make([][]uint8, len(rows))
+	for r, row := range rows {
+		out[r] = make([]uint8, len(row))
+		if len(row) <= first {
+			continue
+		}
+		sum := 0.0
+		for _, c := range row[first:] {
+			sum += weights[c]
+		}
+		if sum == 0 {
+			continue
+		}
+		up := -math.Log10(sum) * 255 / 4
+		for i, c := range row[first:] {
+			if c > 0 {
+				out[r][first+i] = uint8(max(1, min(255, float64(c)+up)))
+			}
+		}
+	}
+	return out
 }
 
 // Query is the position of the query whose row is shown: the reader's, or the newest.

@@ -41,8 +41,11 @@ type controller struct {
 
 	requests map[uint32]state.Effect // sent by the page, not yet ended
 	long     uint32                  // the opening or turn that runs
+	view     uint32                  // the request for a matrix that runs
 	paints   []*turn                 // the turns on the page, in order
 	card     card
+	eyes     eyes
+	plot     plot
 	live     announcer
 	focused  app.Value   // what had the focus when a change of the cache began; nil for nothing
 	begin    state.Start // what the address, the settings and the list of models say
@@ -54,7 +57,7 @@ func newController(words *text.Catalogue, h host) *controller {
 	if all := stories.All(words.Lang()); len(all) > 0 {
 		c.model.Draft = draft(all[0])
 	}
-	c.card.c, c.live.c = c, c
+	c.card.c, c.live.c, c.eyes.c, c.plot = c, c, c, newPlot(c)
 	return c
 }
 
@@ -192,6 +195,11 @@ func (c *controller) do(e state.Effect) {
 		c.long = c.request(e, e.Compare)
 	case state.Explain:
 		c.request(e, e.Explain)
+	case state.Look:
+		c.unlook()
+		c.view = c.request(e, e.View)
+	case state.Unlook:
+		c.unlook()
 	case state.Address:
 		c.host.Address(e.Fragment)
 	case state.Empty:
@@ -211,6 +219,13 @@ func (c *controller) do(e state.Effect) {
 		c.host.Reload()
 	case state.Focus:
 		c.focus(e.ID)
+	}
+}
+
+// unlook stops the request for a matrix that runs.
+func (c *controller) unlook() {
+	if c.client != nil && c.view != 0 {
+		c.client.Stop(c.view)
 	}
 }
 
@@ -278,6 +293,9 @@ func (c *controller) hear(in incoming) (hot bool) {
 		return false
 	}
 	effect, mine := c.requests[in.id]
+	if look, ok := effect.(state.Look); ok {
+		return c.watched(in, look)
+	}
 	_, opening := effect.(state.OpenModel)
 	_, turn := effect.(state.Generate)
 	change := changes(effect)
@@ -340,6 +358,32 @@ func changes(e state.Effect) bool {
 	switch e.(type) {
 	case state.Remake, state.Undo, state.Pin, state.Recall, state.RunCompare:
 		return true
+	}
+	return false
+}
+
+// watched reduces what comes of a request for a matrix.
+func (c *controller) watched(in incoming, look state.Look) (hot bool) {
+	over := false
+	switch e := in.event.(type) {
+	case proto.Matrix:
+		c.reduce(state.Viewed{Matrix: e, Epoch: look.Epoch})
+	case proto.State:
+		c.reduce(state.Measured{State: e})
+	case proto.Done:
+		over = true
+		c.reduce(state.Overlooked{View: look.View, Epoch: look.Epoch})
+	case proto.Failure:
+		over = true
+		c.reduce(state.Overlooked{View: look.View, Epoch: look.Epoch, Failed: true})
+	default:
+		return true
+	}
+	if over {
+		delete(c.requests, in.id)
+		if c.view == in.id {
+			c.view = 0
+		}
 	}
 	return false
 }

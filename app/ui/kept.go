@@ -66,12 +66,28 @@ func (t *turn) marks(m state.Turn, columns state.Columns) {
 	putMarks(t.answer, b.String(), &t.answerMarks)
 }
 
-func putMarks(el app.Value, marks string, last *string) {
+func putMarks(el app.Value, marks string, last *string) { put("kvlensMarks", el, marks, last) }
+
+func put(function string, el app.Value, marks string, last *string) {
 	if marks == *last || !el.Truthy() {
 		return
 	}
 	*last = marks
-	app.Window().Call("kvlensMarks", el, marks)
+	app.Window().Call(function, el, marks)
+}
+
+// look shows on a turn's texts by how much a head's row looks at each token, from 0 to 6.
+func (t *turn) look(m state.Turn, digit func(at, n int) byte) {
+	b := make([]byte, 0, len(t.shownPieces))
+	for _, i := range t.shownPieces {
+		b = append(b, digit(int(m.Pieces[i].At), len(m.Pieces[i].IDs)))
+	}
+	put("kvlensLooks", t.prompt, string(b), &t.promptLooks)
+	b = b[:0]
+	for _, i := range t.shownTokens {
+		b = append(b, digit(int(m.Answer[i].Position), 1))
+	}
+	put("kvlensLooks", t.answer, string(b), &t.answerLooks)
 }
 
 // story is the line above the texts: whose tokens are shown, and what their marks mean.

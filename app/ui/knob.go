@@ -30,7 +30,7 @@ func (x *about) knob(of string, k *policy.Knob) app.UI {
 	switch k.Kind {
 	case policy.KnobBool:
 		return app.Div().Class("knob").Body(
-			x.tick(id, c.t(key), v != 0, false, func(on bool) {
+			tick(id, c.t(key), v != 0, x.Off, func(on bool) {
 				if on {
 					set(1)
 				} else {

@@ -203,20 +203,9 @@ func (x *about) later() app.UI {
 // check is something to switch on, with a sentence beside it.
 func (x *about) check(id, label, hint string, on, never bool, set func(bool)) app.UI {
 	return app.Div().Class("check").Body(
-		x.tick(id, label, on, never, set),
+		tick(id, label, on, x.Off || never, set),
 		app.Span().ID(id+"-hint").Class("small").Text(hint),
 	)
-}
-
-// tick is a button that is on or off: unlike a box, it shows what the model says and nothing else.
-func (x *about) tick(id, label string, on, never bool, set func(bool)) app.UI {
-	pressed, sign := "false", "☐"
-	if on {
-		pressed, sign = "true", "☑"
-	}
-	return disabled(named(app.Button(), id).ID(id).Type("button").Class("tick").Attr("aria-pressed", pressed).Aria("describedby", id+"-hint").
-		Body(app.Span().Aria("hidden", "true").Text(sign), app.Span().Text(label)).
-		OnClick(func(app.Context, app.Event) { set(!on) }, app.EventScope(id, on)), x.Off || never)
 }
 
 // card is the same facts for every method, so that they can be compared.

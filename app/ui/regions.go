@@ -4,12 +4,6 @@ import "github.com/maxence-charriere/go-app/v10/pkg/app"
 
 // The regions of the page that are still empty; each moves to a file of its own when it is filled.
 
-// heads are thumbnails of what every head attends to, or a grid of colours where there are many. In the centre.
-func (c *controller) heads() app.UI { return nothing() }
-
-// matrix is the attention of the head that was chosen. In the inspector.
-func (c *controller) matrix() app.UI { return nothing() }
-
 // why says why a token stays or left. In the inspector, below the matrix.
 func (c *controller) why() app.UI { return nothing() }
 

@@ -27,6 +27,7 @@ type turn struct {
 
 	shownPieces, shownTokens []int  // which of them have an element, in order
 	promptMarks, answerMarks string // what is shown of them as kept
+	promptLooks, answerLooks string // what is shown of a head's row
 }
 
 // CompoID makes another turn another element, with texts of its own.
@@ -217,6 +218,8 @@ func (c *controller) paint(running bool) {
 	for _, t := range c.paints {
 		t.paint(columns)
 	}
+	c.eyes.paint()
+	c.plot.paint()
 	if !atEnd {
 		return
 	}

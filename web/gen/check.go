@@ -16,7 +16,7 @@ import (
 // files that must be on every site.
 var wanted = []string{
 	"index.html", "404.html", ".nojekyll", "app.js", "app-worker.js", "app.css", "wasm_exec.js", "manifest.webmanifest",
-	"web/app.wasm", "web/engine.wasm", "web/engine.js", "web/simd.js", "web/simd.wasm", "web/gpu.js", "web/shell.js", "web/marks.js", "web/shell.css", "web/shell.json",
+	"web/app.wasm", "web/engine.wasm", "web/engine.js", "web/simd.js", "web/simd.wasm", "web/gpu.js", "web/shell.js", "web/marks.js", "web/canvas.js", "web/shell.css", "web/shell.json",
 	"web/text/en.json", "web/text/zh.json", "web/models/index.json", "web/models/teach.json",
 }
 

@@ -79,7 +79,7 @@ func (s *site) prerender() error {
 		ThemeColor:            "#fbfaf7",
 		Resources:             resolver(s.prefix),
 		Styles:                s.styles(),
-		Scripts:               []string{"/web/theme.js", "/web/shell.js", "/web/marks.js"},
+		Scripts:               []string{"/web/theme.js", "/web/shell.js", "/web/marks.js", "/web/canvas.js"},
 		CacheableResources:    shell,
 		ServiceWorkerTemplate: string(worker),
 		WasmContentLength:     strconv.FormatInt(program.Size(), 10),

@@ -1,0 +1,280 @@
+package ui
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/maxence-charriere/go-app/v10/pkg/app"
+
+	"kvlens/app/canvas"
+	"kvlens/app/state"
+)
+
+// plot paints one head: what the pointer previews, else what was picked. It draws the picture when that has changed, and
+// only lines and words as the pointer moves.
+type plot struct {
+	c        *controller
+	at       state.Head // previewed
+	column   int        // key under the pointer or chosen with the keys; −1 none
+	over     int        // query under the pointer; −1 none
+	open     bool       // the table
+	key      plotKey
+	shown    state.Shown
+	picture  canvas.Picture
+	bytes    pixels
+	canvases app.Value // the plot's one
+	looks    bool      // the texts show a row
+}
+
+// plotKey is all that the picture depends on.
+type plotKey struct {
+	head         state.Head
+	first        *uint8 // code of the newest row
+	rows, side   int
+	linear, bare bool
+}
+
+func newPlot(c *controller) plot { return plot{c: c, at: state.NoHead, column: -1, over: -1} }
+
+// attach finds the elements again and paints.
+func (p *plot) attach() {
+	p.canvases = nil
+	if box := byID("plot"); box.Truthy() {
+		p.canvases = box.Call("querySelectorAll", "canvas")
+	}
+	p.key = plotKey{}
+	p.paint()
+}
+
+// preview shows another head for as long as it is pointed at.
+func (p *plot) preview(h state.Head) {
+	if h != p.at {
+		p.at, p.column, p.over = h, -1, -1
+		p.paint()
+	}
+}
+
+// head is the one that is shown.
+func (p *plot) head() state.Head {
+	if p.at != state.NoHead {
+		return p.at
+	}
+	return p.c.model.Attention.Picked
+}
+
+// paint brings the panel up to date.
+func (p *plot) paint() {
+	m, head := p.c.model, p.head()
+	body := byID("matrix-body")
+	if p.canvases == nil || !body.Truthy() {
+		return
+	}
+	s, ok := m.Shown(head)
+	hide(body, !ok)
+	hide(byID("matrix-hint"), ok)
+	if !ok || len(s.Rows) == 0 || len(s.Rows[len(s.Rows)-1]) == 0 {
+		p.key = plotKey{}
+		write("matrix-title", p.c.t("matrix.none"))
+		write("matrix-says", "")
+		p.look(s, -1)
+		return
+	}
+	p.shown = s
+	newest := s.Rows[len(s.Rows)-1]
+	box := byID("plot")
+	ratio := max(1, app.Window().Get("devicePixelRatio").Float())
+	side := int(box.Get("clientWidth").Float() * ratio)
+	key := plotKey{head, &newest[0], len(s.Rows), side, m.Attention.Linear, m.Attention.Bare}
+	if m.Attention.Bare { // its rows are made anew each time
+		key.first = nil
+	}
+	if key != p.key || key.first == nil {
+		p.key = key
+		p.draw(side, ratio)
+		write("matrix-title", p.c.t("heads.name", "layer", head.Layer+1, "head", head.Head+1))
+		write("matrix-says", p.says(s))
+	}
+	p.lines()
+}
+
+// says is what the picture is of.
+func (p *plot) says(s state.Shown) string {
+	c := p.c
+	switch {
+	case s.Live && c.model.Attention.Wanted && p.at == state.NoHead:
+		return c.t("matrix.wait")
+	case s.Live:
+		return c.t("matrix.live", "n", len(s.Rows))
+	case s.Pool > 1:
+		return c.t("matrix.all", "n", s.Tokens) + c.t("list.separator") + c.t("matrix.pool", "n", s.Pool)
+	}
+	return c.t("matrix.all", "n", s.Tokens)
+}
+
+func (p *plot) draw(side int, ratio float64) {
+	s, scale := p.shown, canvas.Log
+	if p.c.model.Attention.Linear {
+		scale = canvas.Linear
+	}
+	const most = 1024
+	side = max(1, min(side, most))
+	p.picture.Draw(&canvas.Matrix{
+		Tokens: s.Tokens, First: s.First, Pool: s.Pool, Step: s.Step, Rows: s.Rows, Left: s.Left, Would: s.Would,
+	}, side, side, scale, ratio)
+	p.bytes.put(p.canvases, p.picture.Pix, side, side)
+}
+
+// lines writes what depends on the row and the key that are looked at: cross, profile, sentence, and the texts.
+func (p *plot) lines() {
+	s, m := p.shown, p.c.model
+	query := p.query()
+	row := s.Row(query)
+	style := byID("plot").Get("style")
+	n := s.Queries()
+	style.Call("setProperty", "--row", percent(canvas.Middle(query-s.First, n)))
+	x := "-1%"
+	if p.column >= 0 {
+		x = percent(canvas.Middle(p.column, s.Tokens))
+	}
+	style.Call("setProperty", "--key", x)
+	if el := byID("profile"); el.Truthy() {
+		el.Call("setAttribute", "d", profile(row, s, m.Attention.Linear))
+	}
+	write("matrix-row", p.c.t("matrix.row", "token", p.c.quoted(query, 1), "n", query+1))
+	write("matrix-caption", p.caption(query))
+	p.look(s, query)
+}
+
+func percent(v float64) string { return strconv.FormatFloat(100*v, 'f', 2, 64) + "%" }
+
+// query is the row that is looked at.
+func (p *plot) query() int {
+	if q := p.over; q >= p.shown.First && q < p.shown.First+p.shown.Queries() {
+		return q
+	}
+	return p.c.model.Query(p.shown)
+}
+
+// mostBarsOfProfile is how many bars a row has at most.
+const mostBarsOfProfile = 320
+
+// profile is a path of bars, as high as the scale says, of a row over as many tokens as the picture.
+func profile(row []uint8, s state.Shown, linear bool) string {
+	if len(row) == 0 || s.Tokens == 0 {
+		return "M0 0"
+	}
+	tokens := min(s.Tokens, len(row)*s.Pool)
+	codes := row
+	if len(row) > mostBarsOfProfile {
+		codes = make([]uint8, mostBarsOfProfile)
+		canvas.Resample(codes, row)
+	}
+	unit := 1000 * float64(tokens) / float64(s.Tokens) / float64(len(codes))
+	b := make([]byte, 0, 24*len(codes))
+	for i, code := range codes {
+		h := 100 * float64(code) / 255
+		if linear {
+			h = 100 * state.Weight(code)
+		}
+		if h < 1 {
+			continue
+		}
+		b = append(b, 'M')
+		b = strconv.AppendFloat(b, unit*(float64(i)+0.1), 'f', 1, 64)
+		b = append(b, " 100v-"...)
+		b = strconv.AppendInt(b, int64(math.Round(h)), 10)
+		b = append(b, 'h')
+		b = strconv.AppendFloat(b, unit*0.8, 'f', 1, 64)
+		b = append(b, "V100z"...)
+	}
+	if len(b) == 0 {
+		return "M0 0"
+	}
+	return string(b)
+}
+
+// caption says what the row looks at, and what has left.
+func (p *plot) caption(query int) string {
+	c, s, m := p.c, p.shown, p.c.model
+	token := c.quoted(query, 1)
+	var parts []string
+	if k := p.column; k >= 0 && k < s.Tokens {
+		parts = append(parts, p.pointed(query, k))
+	} else if top := s.Top(query, 1); len(top) > 0 {
+		parts = append(parts, c.t("matrix.looks", "token", token, "key", c.quoted(top[0].At, top[0].N), "weight", c.words.Percent(state.Weight(top[0].Code))))
+		if row := s.Row(query); top[0].At > 0 && len(row) > 0 && !m.Attention.Bare {
+			parts = append(parts, c.t("matrix.first", "weight", c.words.Percent(state.Weight(row[0]))))
+		}
+	} else {
+		parts = append(parts, c.t("matrix.nothing", "token", token))
+	}
+	if n := m.Gone(p.head(), s); n > 0 {
+		parts = append(parts, c.t("matrix.evicted", "n", n))
+	}
+	return strings.Join(parts, c.t("sentence.separator"))
+}
+
+// pointed says what a query gives a key.
+func (p *plot) pointed(query, key int) string {
+	c, s := p.c, p.shown
+	token, at := c.quoted(query, 1), c.quoted(key/s.Pool*s.Pool, min(s.Pool, s.Tokens-key/s.Pool*s.Pool))
+	code := uint8(0)
+	if row := s.Row(query); key/s.Pool < len(row) {
+		code = row[key/s.Pool]
+	}
+	args := []any{"token", token, "key", at, "weight", c.words.Percent(state.Weight(code))}
+	switch {
+	case key > query:
+		return c.t("matrix.future", args...)
+	case key < len(s.Left) && query >= int(s.Left[key]):
+		if row := s.WouldRow(query); key/s.Pool < len(row) {
+			args[5] = c.words.Percent(state.Weight(row[key/s.Pool]))
+			return c.t("matrix.would", args...)
+		}
+		return c.t("matrix.dropped", args...)
+	case code == 0:
+		return c.t("matrix.little", args...)
+	}
+	return c.t("matrix.gives", args...)
+}
+
+// look tints the words of the texts by the row, or takes the tint away.
+func (p *plot) look(s state.Shown, query int) {
+	var row []uint8
+	if query >= 0 {
+		row = s.Row(query)
+	}
+	if row == nil && !p.looks {
+		return
+	}
+	p.looks = row != nil
+	digit := func(at, n int) byte {
+		most := uint8(0)
+		for i := at / max(1, s.Pool); i <= (at+n-1)/max(1, s.Pool) && i < len(row); i++ {
+			most = max(most, row[i])
+		}
+		const least, step = 115, 23 // of codes: from 0.6 % in six steps
+		if most < least {
+			return '0'
+		}
+		return '1' + min(5, (most-least)/step)
+	}
+	for _, t := range p.c.paints {
+		if m, ok := p.c.turn(t.Serial); ok {
+			t.look(m, digit)
+		}
+	}
+}
+
+func write(id, text string) {
+	if el := byID(id); el.Truthy() && el.Get("textContent").String() != text {
+		el.Set("textContent", text)
+	}
+}
+
+func hide(el app.Value, on bool) {
+	if el.Truthy() && el.Get("hidden").Bool() != on {
+		el.Set("hidden", on)
+	}
+}
