@@ -1,7 +1,8 @@
 // Attention of prefill: A[t] = softmax(q·k/√dim)·v over a layer's stored tokens and the new rows 0…from + t, with the
-// online softmax (Milakov and Gimelshein, 2018): one pass over keys and values, no row of logits.
+// online softmax (Milakov and Gimelshein, 2018): one pass over keys and values, no row of logits. What is left of each row
+// is the logarithm of its sum of exponentials, from which columns.wgsl finds any entry of the softmax again.
 //
-// Shapes: q, a [n][heads·dim]; kv both [prompt rows][kv_heads·dim]. PAIRS = dim/2.
+// Shapes: q, a [n][heads·dim]; kv both [prompt rows][kv_heads·dim]; lse [heads][n]. PAIRS = dim/2.
 // Grid: x, y over heads and rows, LANES threads each, which take every LANES-th key. The head runs faster than the row,
 // so that neighbours read the same keys.
 const PAIRS: u32 = 1u;
@@ -16,16 +17,18 @@ struct Params {
 
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> session: array<u32>;
-@group(0) @binding(2) var<storage, read> q: array<f32>;
 @group(0) @binding(3) var<storage, read> kv: array<f32>;
 @group(0) @binding(4) var<storage, read> arena: array<u32>;
-@group(0) @binding(5) var<storage, read_write> a: array<f32>;
+@group(0) @binding(7) var<storage, read_write> a: array<f32>;
+@group(0) @binding(8) var<storage, read_write> lse: array<f32>;
 
 //!include lib/session.wgsl
 //!include lib/half.wgsl
 //!include lib/grid.wgsl
 //!include lib/pages.wgsl
 //!include lib/lanes.wgsl
+//!include lib/queries.wgsl
+//!include lib/left_{left}.wgsl
 //!include lib/{merge}.wgsl
 
 var<private> query: array<vec2<f32>, PAIRS>;
@@ -64,6 +67,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   }
   top = LOWEST;
   sum = 0.0;
+  let left = logit_left(list, at);
+  if (lane == 0u && left > LOWEST) {
+    let weight = weigh(left);
+    for (var i = 0u; i < PAIRS; i++) {
+      acc[i] += weight * value_left(list, i);
+    }
+  }
   let count = session[ring_at(list) + 1u];
   for (var slot = lane; slot < count; slot += LANES) {
     if (arena[position_at(list, slot)] > session[LAST]) {
@@ -92,5 +102,5 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
       acc[i] += weight * vec2<f32>(kv[value + 2u * i], kv[value + 2u * i + 1u]);
     }
   }
-  write_row(at, id.x % GROUP);
+  write_row(at, h * session[ROWS] + t, id.x % GROUP);
 }

@@ -45,7 +45,7 @@ var Kernels = []Kernel{
 	{Name: "rope"},
 	{Name: "store", Consts: map[string][]string{"RECORDED": booleans, "KEY_F16": booleans, "VALUE_F16": booleans}},
 	{
-		Name: "attend", Includes: map[string][]string{"merge": {"alone", "merge"}},
+		Name: "attend", Includes: map[string][]string{"merge": {"alone", "merge"}, "left": {"gone", "mean"}},
 		Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans, "VALUE_F16": booleans},
 	},
 	{Name: "score", Includes: map[string][]string{"reads": {"all", "marked"}}, Consts: map[string][]string{"KEY_F16": booleans}},

@@ -40,7 +40,10 @@ fn main(
   let lanes = session[PAGE_V];
   var left = 0.0;
   if (group.x == 0u) {
-    left = weight_left(h, list, top);
+    let logit = logit_left(list, (session[QUERY] * p.heads + h) * p.dim);
+    if (logit > LOWEST) {
+      left = exp(min(logit - top, 80.0)); // where it is that much more, the others count for nothing anyway
+    }
   }
   for (var i = local.x; i < p.dim / 2u; i += GROUP) {
     var acc = vec2<f32>(0.0, 0.0);

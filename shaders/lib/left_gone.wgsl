@@ -1,6 +1,6 @@
 // What left a list counts for nothing.
-fn weight_left(h: u32, list: u32, top: f32) -> f32 {
-  return 0.0;
+fn logit_left(list: u32, query: u32) -> f32 {
+  return LOWEST;
 }
 
 fn value_left(list: u32, i: u32) -> vec2<f32> {

@@ -8,7 +8,7 @@ var<workgroup> tops: array<f32, GROUP>;
 var<workgroup> weights: array<f32, GROUP>;
 var<workgroup> block: array<vec2<f32>, BLOCKS>;
 
-fn write_row(at: u32, lane: u32) {
+fn write_row(at: u32, row: u32, lane: u32) {
   tops[lane] = top;
   workgroupBarrier();
   let first = lane - lane % LANES;
@@ -22,6 +22,9 @@ fn write_row(at: u32, lane: u32) {
   var all = 0.0;
   for (var i = 0u; i < LANES; i++) {
     all += weights[first + i];
+  }
+  if (lane == first) {
+    lse[row] = most + log(all);
   }
   for (var pair = 0u; pair < PAIRS; pair += BLOCK) {
     for (var i = 0u; i < BLOCK; i++) {

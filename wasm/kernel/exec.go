@@ -15,8 +15,13 @@ import (
 // paramAlign is the distance of the parameters of two nodes: what every device accepts as an offset of a binding.
 const paramAlign = 256
 
-// raw is the scratch of stacks of mixed layouts, [chunk rows][stack rows], beside those that the step program names.
-const raw = step.Names
+// Scratch beside that which the step program names: raw is that of stacks of mixed layouts, [chunk rows][stack rows], and
+// lses the logarithms of the sums of attention's rows, [heads][chunk rows].
+const (
+	raw = step.Names + iota
+	lses
+	scratches
+)
 
 // exec is a compiled program with its scratch.
 type exec struct {
@@ -34,7 +39,7 @@ type exec struct {
 	rawWidth   int
 
 	// Device buffers by name; K and V are parts of one, which is at K.
-	held            [raw + 1]*memory
+	held            [scratches]*memory
 	named           [step.Names]step.Buffer
 	rows, logitRows int // what X, K, V and Logits have room for
 
@@ -73,7 +78,7 @@ func (e *exec) allocate() error {
 		name  step.Name
 		label string
 		width int
-	}{{step.Q, "Q", query}, {step.A, "A", query}, {step.F, "F", s.FFN}, {step.N, "N", s.Hidden}, {raw, "raw", e.rawWidth}} {
+	}{{step.Q, "Q", query}, {step.A, "A", query}, {step.F, "F", s.FFN}, {step.N, "N", s.Hidden}, {raw, "raw", e.rawWidth}, {lses, "row sums", s.Heads}} {
 		if c.width == 0 {
 			continue
 		}
@@ -166,7 +171,7 @@ func (e *exec) Close() {
 	for arena := range e.sessions {
 		e.leave(arena)
 	}
-	for name := range raw + 1 {
+	for name := range scratches {
 		e.drop(name)
 	}
 	for dst, l := range e.views {
@@ -250,7 +255,7 @@ func (e *exec) binding(name string, n *node, s *session) (gpu.Binding, error) {
 		return at(e.held[n.y])
 	}
 	return at(e.held[map[string]step.Name{
-		"q": step.Q, "kv": step.K, "a": step.A, "f": step.F, "n": step.N, "raw": raw, "logits": step.Logits,
+		"q": step.Q, "kv": step.K, "a": step.A, "f": step.F, "n": step.N, "raw": raw, "lse": lses, "logits": step.Logits,
 	}[name]])
 }
 

@@ -59,7 +59,7 @@ func (e *exec) Lend(a *step.Args, l *step.Loan) error {
 	k.a, k.layer, k.turn = *a, -1, nil
 	clear(k.kept)
 	k.c = Candidates{New: l.Rows, Stored: make([][]uint32, s.geo.KVHeads), Scored: make([]int, e.shape.Heads)}
-	any := false
+	any := k.plan.Store.Virtual // whose attention looks before anything is selected
 	for i := range k.lists {
 		l := a.Cache.List(i/s.geo.KVHeads, i%s.geo.KVHeads)
 		k.lists[i] = list{l.Live, l.Slots, l.Absorbed}

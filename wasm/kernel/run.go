@@ -44,6 +44,8 @@ func (e *exec) Run(ctx context.Context, a *step.Args, from, to int) error {
 		case o.kind == attending && a.Stored:
 			parts, _ := s.keeper.attention(o)
 			nodes = append(parts[:len(parts):len(parts)], o.stored[2])
+		case o.kind == attending && s.keeper != nil && len(s.keeper.layers[o.layer].attend) > 0:
+			nodes = s.keeper.layers[o.layer].attend
 		case o.kind == heading && a.Logits == step.LastRow:
 			rows = 1
 		}

@@ -20,13 +20,14 @@ import (
 //	score      after each chunk's Attend   after the last chunk          twins
 //	window     –                           lse, columns, fold            Attention; PoolAvg, PoolMax; Sum, Mean, Max
 //	indicator  –                           lse, indicator, fold          Indicator
-//	columns    lse, columns                fold                          Attention, PerQuery
+//	columns    columns                     fold                          Attention, PerQuery
 //	norm       –                           norms                         Norms
 //	keydiff    –                           norms, direction, keydiff     KeyDiff
 //	expected   spread                      expected, lse, fold           Expected
 //	random     –                           –                             Random: the host writes worth, shared too
 //
-// outputs comes with them for CriticalKV; its twin is Input of package ref.
+// The sums of attention's rows, lse, are those that attend.wgsl left of each chunk; a window's rows may be of several, and so
+// have theirs from lse.wgsl. outputs comes with them for CriticalKV; its twin is Input of package ref.
 //
 // and a layer of a step of decoding:
 //
@@ -139,7 +140,7 @@ func (x *Scoring) prompt() {
 		indicator := x.stage("indicator", x.pairs(), x.byHead, x.scale(), float(float32(sc.Gamma)))
 		x.Input = []Stage{x.lse("keys"), indicator, x.fold(formPlain, true)}
 	case policy.ScoreColumns:
-		x.Observe = []Stage{x.lse("keys"), x.stage("columns", x.pairs(), x.byHead, x.scale(), 0, 0)}
+		x.Observe = []Stage{x.stage("columns", x.pairs(), x.byHead, x.scale(), 0, 0)}
 		form := uint32(formSums)
 		if sc.PerQuery {
 			form = formPerQuery
@@ -239,6 +240,9 @@ func (x *Scoring) Floats(name string, c *Candidates, capacity int) int {
 	s := &x.s
 	switch rows := len(c.Scored) * c.Stride(); name {
 	case "lse":
+		if x.plan.Score.Kind == policy.ScoreColumns {
+			return 0 // attention's own
+		}
 		return len(c.Scored) * max(1, c.Queries)
 	case "rows":
 		if x.plan.Score.Kind == policy.ScoreIndicator {

@@ -4,6 +4,7 @@ import (
 	"kvlens/cache"
 	"kvlens/shaders"
 	"kvlens/wasm/gpu"
+	"kvlens/wasm/step"
 )
 
 // What the tests of single kernels need: the session buffer of one layer's lists, and a variant's pipeline.
@@ -73,4 +74,14 @@ func (l *Library) Pipeline(v shaders.Variant) (gpu.Pipeline, []shaders.Binding, 
 func (s *Stage) Bound(name string) (gpu.Binding, bool) {
 	b, ok := map[string]gpu.Binding{"codes": s.codes, "scales": s.scales}[name]
 	return b, ok
+}
+
+// Attend is the kernel of attention in a prompt, on pages of the geometry's formats.
+func (l *Library) Attend(s *step.Shape, geo *cache.Geometry, layer int, left string) Stage {
+	n := l.attend(s, left)
+	return Stage{
+		Variant: n.choose(&session{geo: *geo}, 1),
+		Params:  looks(s, layer),
+		threads: func(c *Candidates) int { return n.threads(c.Queries) },
+	}
 }

@@ -58,7 +58,7 @@ func newScoreRig(t *testing.T, lib *kernel.Library, dev gpu.Device, f cache.Form
 	r.shape.Neox = neox
 	s := &r.shape
 	r.geo = cache.Geometry{
-		Layers: s.Layers, KVHeads: s.KVHeads, HeadDim: s.HeadDim, Key: f, Value: f, PageK: 2, PageV: 4, Scores: true, Bound: 2,
+		Layers: s.Layers, KVHeads: s.KVHeads, HeadDim: s.HeadDim, Key: f, Value: f, PageK: 2, PageV: 4, Scores: true, Bound: 2, Sums: true,
 	}
 	var err error
 	r.cache, err = cache.New(r.geo, r.geo.FullBytes(64), new(cache.Ledger))

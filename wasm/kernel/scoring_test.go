@@ -128,16 +128,15 @@ func (r *scoreRig) worth(p *policy.Plan, tables *policy.Tables) *policy.Input {
 	return in
 }
 
-// columns sums the attention of all rows in two chunks, on the device and by the twin.
+// columns sums the attention of all rows in two chunks, on the device and by the twin. The chunks' own attention leaves what
+// it takes.
 func (r *scoreRig) columns(x *kernel.Scoring) [][]float32 {
 	s := &r.shape
 	width := s.Heads * s.HeadDim
 	for _, c := range [][2]int{{0, 4}, {4, freshRows}} {
 		r.upload("q", quant.Bytes(r.q[c[0]*width:c[1]*width]))
 		r.c.Queries, r.c.FirstRow, r.c.First, r.c.Around = c[1]-c[0], c[0], 0, c[1]-c[0]
-		r.dev.Destroy(r.bufs["lse"]) // a chunk's own
-		delete(r.bufs, "lse")
-		delete(r.sizes, "lse")
+		r.attend(x, c[0], c[1], "gone")
 		r.run(x, x.Observe)
 	}
 	out := make([][]float32, s.Heads)
