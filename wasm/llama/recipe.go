@@ -53,6 +53,11 @@ func (s *Session) setRecipe(name policy.Recipe, given *policy.Plan) error {
 	return nil
 }
 
+// Runs says, by the error of NewSession, whether the model's backend runs what the options ask for.
+func (m *Model) Runs(o SessionOptions) error {
+	return (&Session{m: m, opts: o}).setRecipe(o.Recipe, o.Plan)
+}
+
 // geometry is that of the recipe's cache, and of a full one; pages are chosen by the cap later.
 func (s *Session) geometry() (own, full cache.Geometry) {
 	c, o, p := &s.m.cfg, &s.opts, s.recipe.plan

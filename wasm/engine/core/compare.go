@@ -42,11 +42,11 @@ func (e *engine) compare(j job, m proto.Compare) (done proto.Done, err error) {
 	e.send(j.id, p)
 	done.Reason, err = c.run()
 	if errors.Is(err, llama.ErrRecipe) && e.onGPU() {
-		if err = e.move(j, e.memory, true); err == nil {
+		if err = e.move(j, e.memory, err); err == nil {
 			done.Reason, err = c.run()
 			back := j
 			back.ctx = context.WithoutCancel(j.ctx)
-			err = errors.Join(err, e.move(back, e.memory, false))
+			err = errors.Join(err, e.move(back, e.memory, nil))
 		}
 	}
 	done.Tokens = uint32(len(c.say[0].ids))

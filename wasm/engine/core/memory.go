@@ -109,9 +109,12 @@ func (e *engine) setMemory(j job, m proto.Memory) error {
 // change sets the cache's settings, or leaves everything as it is.
 func (e *engine) change(j job, m proto.Memory) error {
 	was, h := e.memory, e.history
+	runs := e.model.Runs(e.options(m))
 	switch {
-	case e.onGPU() && !full(m.Recipe), e.away && full(m.Recipe):
-		return e.move(j, m, !full(m.Recipe))
+	case errors.Is(runs, llama.ErrRecipe) && e.onGPU():
+		return e.move(j, m, runs)
+	case e.returns(m):
+		return e.move(j, m, nil)
 	case sameButCap(m, was) && m.Cap == was.Cap && m.Share == was.Share:
 		return e.record(m)
 	case h.Tokens() == 0:
@@ -127,6 +130,10 @@ func (e *engine) change(j job, m proto.Memory) error {
 	err := e.makeSession(m)
 	if err == nil {
 		err = e.repeat(j.ctx, h, false, e.progress(j))
+	}
+	if errors.Is(err, llama.ErrRecipe) && e.onGPU() { // not with what is pinned
+		e.memory, e.history = was, h
+		return e.move(j, m, err)
 	}
 	if err != nil && !lost(err) {
 		back := e.makeSession(was)
@@ -145,35 +152,60 @@ func (e *engine) change(j job, m proto.Memory) error {
 	return err
 }
 
-// move takes the model to another backend because of a recipe, and the conversation with it: aside to the CPU path, or
-// back.
-func (e *engine) move(j job, m proto.Memory, aside bool) error {
+// returns says whether a model that was taken from a GPU may go back there: the settings no longer ask for what that
+// refused.
+func (e *engine) returns(m proto.Memory) bool {
+	switch {
+	case e.refused == nil:
+		return false
+	case full(m.Recipe):
+		return true
+	case errors.Is(e.refused, llama.ErrCopies):
+		return !m.Shadow
+	}
+	return !sameButCap(m, e.memory)
+}
+
+// move takes the model to another backend because of the settings, and the conversation with it: aside to the CPU path
+// where a GPU has refused them, or back.
+func (e *engine) move(j job, m proto.Memory, refused error) error {
 	was, h, tell := e.asked, e.history, e.progress(j)
 	was.Memory = e.memory
 	next := was
 	next.Memory = m
-	place := e.best
-	if aside {
-		place = e.aside
+	same := sameButCap(m, e.memory) && m.Cap == e.memory.Cap && m.Share == e.memory.Share
+	before, name := e.refused, e.backend.Info().Name
+	opened, err := e.reload(j.ctx, next, refused, h, same, tell)
+	if errors.Is(err, llama.ErrRecipe) && refused == nil {
+		opened, err = e.reload(j.ctx, next, err, h, same, tell)
 	}
-	opened, err := e.reload(j.ctx, next, place, h, false, tell)
 	if err != nil {
-		if _, back := e.reload(context.WithoutCancel(j.ctx), was, e.best, h, true, tell); back != nil {
+		if _, back := e.reload(context.WithoutCancel(j.ctx), was, before, h, true, tell); back != nil {
 			e.close()
 		}
 		return err
 	}
-	e.away = aside
-	e.send(j.id, proto.Moved{
-		Backend: opened.Backend, BackendDetail: opened.BackendDetail, BackendWhy: opened.BackendWhy, Recipe: true,
-	})
+	if opened.Backend != name {
+		e.send(j.id, proto.Moved{
+			Backend: opened.Backend, BackendDetail: opened.BackendDetail, BackendWhy: opened.BackendWhy, Recipe: true,
+		})
+	}
 	return nil
 }
 
-// reload loads the model again and reads the conversation again.
-func (e *engine) reload(ctx context.Context, o proto.Open, place placing, h llama.History, same bool, tell telling) (proto.Opened, error) {
+// reload loads the model again, aside if a GPU has refused the settings, and reads the conversation again.
+func (e *engine) reload(
+	ctx context.Context, o proto.Open, refused error, h llama.History, same bool, tell telling,
+) (proto.Opened, error) {
+	place := e.best
+	if refused != nil {
+		place = e.aside
+	}
 	e.close()
 	opened, err := e.load(ctx, o, place, tell)
+	if refused != nil {
+		e.refused = refused
+	}
 	if err == nil {
 		err = e.repeat(ctx, h, same, tell)
 	}

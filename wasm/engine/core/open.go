@@ -9,6 +9,7 @@ import (
 	"kvlens/cache"
 	"kvlens/cache/policy"
 	"kvlens/wasm/heads"
+	"kvlens/wasm/llama"
 	"kvlens/wasm/proto"
 	"kvlens/wasm/quant"
 	"kvlens/wasm/tokenizer"
@@ -69,10 +70,6 @@ func (e *engine) load(ctx context.Context, o proto.Open, place placing, tell tel
 
 	w := Wish{o.Backend, o.Float, layouts(f)}
 	why, err := place(ctx, f, w, tell)
-	if e.away = err == nil && e.onGPU() && !full(o.Memory.Recipe); e.away {
-		e.unplace()
-		why, err = e.aside(ctx, f, w, tell)
-	}
 	if err != nil {
 		return opened, err
 	}
@@ -84,7 +81,15 @@ func (e *engine) load(ctx context.Context, o proto.Open, place placing, tell tel
 	if e.tables, err = e.measured(); err != nil {
 		return opened, err
 	}
-	if err := e.makeSession(o.Memory); err != nil {
+	err = e.makeSession(o.Memory)
+	if errors.Is(err, llama.ErrRecipe) && e.onGPU() {
+		e.refused = err
+		e.unplace()
+		if why, err = e.aside(ctx, f, w, tell); err == nil {
+			err = e.makeSession(o.Memory)
+		}
+	}
+	if err != nil {
 		return opened, err
 	}
 	return e.describe(f, why), nil

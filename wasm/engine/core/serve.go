@@ -67,7 +67,7 @@ type engine struct {
 	history  llama.History  // the conversation as it was when the last request ended
 	full     int            // tokens of the first turn, prompt and answer limit: what shares are shares of
 	tables   *policy.Tables // of the model's heads, nil where they were not measured
-	away     bool           // the recipe has taken the model from a GPU
+	refused  error          // why the settings have taken the model from a GPU; nil where they have not
 	saved    compressed
 	prefill  rate
 	decode   rate

@@ -84,7 +84,7 @@ func (e *engine) close() {
 		_ = e.backend.Close()
 	}
 	e.session, e.model, e.backend, e.tok, e.manifest, e.prompts, e.history = nil, nil, nil, nil, nil, prompts{}, llama.History{}
-	e.tables, e.away = nil, false
+	e.tables, e.refused = nil, nil
 	runtime.GC()
 }
 
