@@ -136,6 +136,25 @@ func (k Kept) after(steps []proto.Step) Kept {
 	return k
 }
 
+// reason says why a list has a token that it has.
+func (k Kept) reason(list, p int) proto.Keeps {
+	switch {
+	case k.Pinned(p, 1):
+		return proto.KeptPin
+	case k.All:
+		return proto.KeptAll
+	}
+	return k.unpinnedReason(list, p)
+}
+
+// unpinnedReason is the reason if nothing were pinned, of a cache that may let tokens go.
+func (k Kept) unpinnedReason(list, p int) proto.Keeps {
+	if reasons := k.Reasons[list]; p < len(reasons) {
+		return proto.Keeps(min(reasons[p], uint8(proto.KeptPin)))
+	}
+	return proto.KeptRecent // written since the last report
+}
+
 // lists is the range of lists in a scope.
 func (k Kept) lists(s Scope) (first, last int) {
 	switch s = s.within(k.Layers, k.Heads); {
@@ -219,18 +238,13 @@ func (k Kept) unpinned(s Scope) Columns {
 		return c
 	}
 	for list := first; list < last; list++ {
-		reasons := k.Reasons[list]
 		for w, word := range k.Bits[list] {
 			for ; word != 0; word &= word - 1 {
 				p := 64*w + bits.TrailingZeros64(word)
 				if p >= k.Tokens {
 					break
 				}
-				why := proto.KeptRecent // written since the last report
-				if p < len(reasons) {
-					why = proto.Keeps(min(reasons[p], uint8(proto.KeptPin)))
-				}
-				c.tokens[p][why]++
+				c.tokens[p][k.unpinnedReason(list, p)]++
 			}
 		}
 	}

@@ -194,3 +194,31 @@ func unexplained(m Model, e Unexplained) Model {
 	}
 	return m
 }
+
+// Place is whether a list holds the tokens that the reader asks about.
+type Place struct {
+	Held int // how many of them
+	Why  proto.Keeps
+}
+
+// Places are all lists' places of some tokens, and the first list of the scope.
+func (m Model) Places(at, n int) (places []Place, first int) {
+	first, _ = m.Kept.lists(m.Scope)
+	for list := range m.Kept.Layers * m.Kept.Heads {
+		var place Place
+		for p := max(0, at); p < at+n && p < m.Kept.Tokens; p++ {
+			if m.Kept.Has(list, p) {
+				place.Held++
+				place.Why = m.Kept.reason(list, p)
+			}
+		}
+		places = append(places, place)
+	}
+	return places, first
+}
+
+// InScope is how many lists the scope has.
+func (m Model) InScope() int {
+	first, last := m.Kept.lists(m.Scope)
+	return last - first
+}

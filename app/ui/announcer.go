@@ -13,6 +13,7 @@ import (
 type announcer struct {
 	c       *controller
 	message string
+	why     string // the last answer to the reader's question
 	waiting bool
 	last    time.Time
 }
@@ -23,14 +24,32 @@ func (a *announcer) changed(before, after state.Model) {
 	if news := c.keptNews(before, after); news != "" && after.Phase == state.Answering {
 		a.say(news)
 	}
+	if after.Why.On {
+		if news := c.whyNews(); news != a.why {
+			a.why = news
+			a.say(news)
+		}
+	} else {
+		a.why = ""
+	}
 	switch {
 	case before.Phase == after.Phase:
 	case after.Phase == state.Opening:
 		a.say(c.t("say.opening"))
 	case before.Phase == state.Opening && after.Phase == state.Idle:
 		a.say(c.t("say.ready"))
+	case before.Phase == state.Comparing && after.Phase == state.Idle:
+		a.say(c.t("say.compared"))
 	case before.Phase == state.Changing && after.Phase == state.Idle:
 		message := c.t("say.changed")
+		switch {
+		case len(after.Notices) > 0:
+			message = c.t(after.Notices[0].Key)
+		case len(after.Kept.Pins) != len(before.Kept.Pins):
+			message = c.t("say.pinned", "n", len(after.Kept.Pins))
+		case length(after) < length(before):
+			message = c.t("say.undone")
+		}
 		if after.Kept.Tokens > 0 && !after.Kept.All {
 			message += c.t("sentence.separator") + c.scopeText()
 		}
@@ -48,6 +67,14 @@ func (a *announcer) changed(before, after state.Model) {
 			a.say(c.t(key, "text", t.Text()))
 		}
 	}
+}
+
+// length is how long a conversation is on the page.
+func length(m state.Model) (n int) {
+	for _, t := range m.Turns {
+		n += len(t.Pieces) + len(t.Answer)
+	}
+	return n
 }
 
 func (a *announcer) say(message string) {

@@ -47,6 +47,7 @@ type controller struct {
 	eyes     eyes
 	plot     plot
 	live     announcer
+	ringed   app.Value   // the token that is asked about; nil for none
 	focused  app.Value   // what had the focus when a change of the cache began; nil for nothing
 	begin    state.Start // what the address, the settings and the list of models say
 }

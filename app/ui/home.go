@@ -49,9 +49,9 @@ func (h *Home) Render() app.UI {
 		),
 		&guide{C: c, Lang: m.Lang, Mode: m.Mode},
 		app.Aside().Class("side").Aria("label", c.t("inspector.title")).Body(
+			c.why(),
 			c.memory(),
 			c.matrix(),
-			c.why(),
 			&sampling{C: c, Lang: m.Lang, Sampling: m.Sampling, Max: m.Max, Busy: m.Running()},
 		),
 		c.status(),

@@ -20,6 +20,7 @@ var keeps = [...]struct{ name, sign, colour string }{
 	proto.KeptChunk:  {"chunk", "▤", "b-score"},
 	proto.KeptMask:   {"mask", "◼", "b-srh"},
 	proto.KeptChance: {"chance", "⚄", "b-score"},
+	proto.KeptPin:    {"pin", "⚲", "b-ink"},
 }
 
 // Signs and letters of what is not kept.

@@ -38,7 +38,7 @@ type chooser struct {
 func (c *controller) chooser() app.UI {
 	m := c.model
 	return &chooser{
-		C: c, Lang: m.Lang, P: m.Policy, Tables: !m.HasOpened || m.Opened.Tables, Off: m.Running() || m.Phase == state.Changing,
+		C: c, Lang: m.Lang, P: m.Policy, Tables: !m.HasOpened || m.Opened.Tables, Off: m.Occupied(),
 		Cap: c.capText(),
 	}
 }
@@ -49,21 +49,7 @@ func (x *chooser) Render() app.UI {
 
 func (x *chooser) method() app.UI {
 	c := x.C
-	list := make([]app.UI, len(groups))
-	for i, g := range groups {
-		options := make([]app.UI, len(g.methods))
-		for j, name := range g.methods {
-			o := app.Option().Value(name).Text(c.t("policy." + name))
-			if name == x.P.Recipe.Method {
-				o = o.Selected(true)
-			}
-			if !x.Tables && state.Tables(policy.Recipe{Method: name}) {
-				o = o.Disabled(true)
-			}
-			options[j] = o
-		}
-		list[i] = app.OptGroup().Label(c.t("policy.group." + g.name)).Body(options...)
-	}
+	list := c.methods(x.P.Recipe.Method, x.Tables)
 	s := named(app.Select(), "policy").ID("policy").Aria("describedby", "policy-rule").Body(list...).OnChange(func(ctx app.Context, _ app.Event) {
 		c.send(state.SetMethod{Name: ctx.JSSrc().Get("value").String()})
 	})
@@ -71,6 +57,26 @@ func (x *chooser) method() app.UI {
 		s = s.Disabled(true)
 	}
 	return app.Label().Class("field").For("policy").Body(app.Span().Text(c.t("policy.label")), s)
+}
+
+// methods are the options of a list of methods, in groups. tables says whether those that need measured heads can run.
+func (c *controller) methods(chosen string, tables bool) []app.UI {
+	list := make([]app.UI, len(groups))
+	for i, g := range groups {
+		options := make([]app.UI, len(g.methods))
+		for j, name := range g.methods {
+			o := app.Option().Value(name).Text(c.t("policy." + name))
+			if name == chosen {
+				o = o.Selected(true)
+			}
+			if !tables && state.Tables(policy.Recipe{Method: name}) {
+				o = o.Disabled(true)
+			}
+			options[j] = o
+		}
+		list[i] = app.OptGroup().Label(c.t("policy.group." + g.name)).Body(options...)
+	}
+	return list
 }
 
 // cap sets the memory cap in shares of what the story takes in full: by a slider, or the buttons beside it.
@@ -159,7 +165,7 @@ type about struct {
 func (c *controller) about() app.UI {
 	m := c.model
 	x := &about{
-		C: c, Lang: m.Lang, P: m.Policy, Mode: m.Mode, Off: m.Running() || m.Phase == state.Changing, Tables: !m.HasOpened || m.Opened.Tables,
+		C: c, Lang: m.Lang, P: m.Policy, Mode: m.Mode, Off: m.Occupied(), Tables: !m.HasOpened || m.Opened.Tables,
 		Model: m.Current, Max: m.Max,
 	}
 	if k := m.Kept; k.Published > 0 {

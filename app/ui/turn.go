@@ -75,7 +75,7 @@ func (t *turn) text(p app.HTMLP, name, label string) app.UI {
 		Aria("label", label).
 		On("pointerover", t.over).
 		On("pointerleave", t.leave).
-		OnClick(t.over).
+		OnClick(t.pick).
 		On("focusin", t.over).
 		On("focusout", t.leave).
 		OnKeyDown(t.key)
@@ -87,6 +87,7 @@ func (t *turn) paint(columns state.Columns) {
 	if !ok || !t.prompt.Truthy() {
 		return
 	}
+	t.shrink(len(m.Answer))
 	for ; t.pieces < len(m.Pieces); t.pieces++ {
 		text := m.Pieces[t.pieces].Text
 		if !t.prompt.Get("firstChild").Truthy() {
@@ -140,14 +141,24 @@ func (t *turn) over(ctx app.Context, e app.Event) {
 	}
 	if e.Get("type").String() == "focusin" {
 		t.C.card.keys = true
+		t.C.pressable(el)
+		if t.follow(ctx, el, index) {
+			return
+		}
 	}
-	t.C.card.show(el, t.Serial, ctx.JSSrc().Get("id").String() == t.id("answer"), index)
+	if t.C.ringed != nil && t.C.ringed.Equal(el) {
+		return // the card beside says more
+	}
+	t.C.card.show(el, t.Serial, t.answers(ctx), index)
 }
 
 func (t *turn) leave(ctx app.Context, e app.Event) {
 	ctx.PreventUpdate()
 	if e.Get("type").String() == "focusout" {
 		t.C.card.keys = false
+		if el := e.Get("target"); el.Truthy() && (t.C.ringed == nil || !t.C.ringed.Equal(el)) {
+			unpressable(el)
+		}
 	}
 	t.C.card.leave()
 }
@@ -170,8 +181,13 @@ func (t *turn) key(ctx app.Context, e app.Event) {
 		to = parent.Get("firstElementChild")
 	case "End":
 		to = parent.Get("lastElementChild")
+	case "Enter", " ":
+		e.PreventDefault()
+		t.choose(ctx, el)
+		return
 	case "Escape":
 		t.C.card.hide()
+		t.C.unask()
 		return
 	default:
 		return
