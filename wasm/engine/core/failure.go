@@ -68,6 +68,10 @@ func failure(op string, err error) proto.Failure {
 		f.Code = proto.CodeEmpty
 	case errors.Is(err, llama.ErrUndo):
 		f.Code, f.Args = proto.CodeBadRequest, []string{"tokens"}
+	case errors.Is(err, llama.ErrPins):
+		f.Code, f.Args = proto.CodeBadRequest, []string{"positions"}
+	case errors.Is(err, llama.ErrNoShadow):
+		f.Code, f.Args = proto.CodeBadRequest, []string{"position"}
 	case errors.Is(err, llama.ErrMargin):
 		f.Code, f.Args = proto.CodeBadRequest, []string{"gold"}
 	case errors.Is(err, llama.ErrNoViews):

@@ -1,6 +1,9 @@
 package core
 
 import (
+	"errors"
+
+	"kvlens/wasm/llama"
 	"kvlens/wasm/proto"
 )
 
@@ -12,9 +15,50 @@ func (e *engine) undo(j job, m proto.Undo) error {
 	if err := within("tokens", m.Tokens, 0, uint32(e.history.Tokens())); err != nil {
 		return err
 	}
-	err := e.lasting(j, e.spent, func() error {
-		return e.session.Undo(j.ctx, int(m.Tokens), e.reading(j))
-	})
+	return e.touch(j, func() error { return e.session.Undo(j.ctx, int(m.Tokens), e.reading(j)) })
+}
+
+// pin names the tokens that stay whatever the recipe says.
+func (e *engine) pin(j job, m proto.Pin) error {
+	if err := e.needModel(); err != nil {
+		return err
+	}
+	most := uint32(e.history.Tokens())
+	if len(m.Positions) > int(most) {
+		return badRequest("positions", "%d positions in %d tokens", len(m.Positions), most)
+	}
+	positions := make([]int, len(m.Positions))
+	for i, p := range m.Positions {
+		if p >= most {
+			return badRequest("positions", "position %d of %d tokens", p, most)
+		}
+		positions[i] = int(p)
+	}
+	return e.touch(j, func() error { return e.session.Pin(j.ctx, positions) })
+}
+
+// recall brings a token back that has left.
+func (e *engine) recall(j job, m proto.Recall) error {
+	if err := e.needModel(); err != nil {
+		return err
+	}
+	if !e.memory.Shadow {
+		return proto.Failure{Code: proto.CodeNoRecord, Op: "recall", Msg: "no copies are kept", Args: []string{"shadow"}}
+	}
+	if n := uint32(e.history.Tokens()); m.Position >= n {
+		return badRequest("position", "position %d of %d tokens", m.Position, n)
+	}
+	return e.touch(j, func() error { return e.session.Recall(j.ctx, int(m.Position)) })
+}
+
+// touch does something to the cache of a conversation, on the CPU path if the GPU refuses it, and tells what is kept then.
+func (e *engine) touch(j job, work func() error) error {
+	err := e.lasting(j, e.spent, work)
+	if errors.Is(err, llama.ErrRecipe) && e.onGPU() {
+		if err = e.move(j, e.memory, err); err == nil {
+			err = e.lasting(j, e.spent, work)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,9 @@ func (e *engine) kept(s *llama.Session) proto.Kept {
 		Budget: uint32(b.Tokens), Reserve: uint32(b.Reserve), Window: uint32(used), Published: uint32(published),
 		Recipe: s.Recipe().Method, RecipeVersion: recipeVersion,
 	}
+	for _, p := range s.Pins() {
+		k.Pins = append(k.Pins, uint32(p))
+	}
 	if b.Tokens == 0 { // nothing ever leaves
 		return k
 	}
@@ -41,6 +44,12 @@ func (e *engine) kept(s *llama.Session) proto.Kept {
 	for i := range lists {
 		lists[i] = s.Kept(i/c.KVHeads, i%c.KVHeads)
 		whole = whole && len(lists[i]) == tokens
+		for _, p := range s.Shadowed(i/c.KVHeads, i%c.KVHeads) {
+			if k.Shadowed == nil {
+				k.Shadowed = make([]uint8, len(k.Bits))
+			}
+			k.Shadowed[i*row+int(p)/8] |= 1 << (p % 8)
+		}
 	}
 	for i, list := range lists {
 		for _, p := range list {

@@ -79,15 +79,19 @@ func (e *engine) makeSession(m proto.Memory) error {
 func (e *engine) options(m proto.Memory) llama.SessionOptions {
 	return llama.SessionOptions{
 		Cap: int64(m.Cap), Share: float64(m.Share), F32: m.F32,
-		Recipe: recipe(m.Recipe), Tables: e.tables, Parity: m.Parity, Undo: m.Undo,
+		Recipe: recipe(m.Recipe), Tables: e.tables, Parity: m.Parity,
+		Undo: m.Undo, Shadow: m.Shadow,
 	}
 }
 
 // record has the session keep what one may ask about later; nothing else changes.
 func (e *engine) record(m proto.Memory) error {
 	e.session.KeepUndo(m.Undo)
-	e.memory = m
-	return nil
+	err := e.session.Shadow(m.Shadow)
+	if err == nil {
+		e.memory = m
+	}
+	return err
 }
 
 // setMemory sets the cache's settings; the conversation stays.

@@ -226,6 +226,10 @@ func (e *engine) run(j job) (done proto.Done, err error) {
 		return done, e.view(j, m)
 	case proto.Undo:
 		return done, e.undo(j, m)
+	case proto.Pin:
+		return done, e.pin(j, m)
+	case proto.Recall:
+		return done, e.recall(j, m)
 	case proto.Compare:
 		return e.compare(j, m)
 	case proto.Reset:
