@@ -64,8 +64,19 @@ func after(position uint32, m proto.Request, o *outcome) uint32 {
 	switch m := m.(type) {
 	case proto.Reset:
 		return 0
+	case proto.Undo:
+		if o.failure == nil && o.done.Reason != proto.ReasonStopped {
+			if m.Tokens == o.state.Position+1 { // the last of them waits for what comes next
+				return o.state.Position
+			}
+			return m.Tokens
+		}
 	case proto.Generate:
 		switch n := uint32(len(o.steps)); {
+		case n > 0 && m.Resume:
+			return o.steps[n-1].Position
+		case m.Resume:
+			return position
 		case n > 0:
 			return o.prompt.First + uint32(len(o.prompt.IDs)) + n - 1
 		case o.failure != nil && (o.failure.Code == proto.CodeBadRequest || o.failure.Code == proto.CodeEmpty):
@@ -79,7 +90,11 @@ func after(position uint32, m proto.Request, o *outcome) uint32 {
 
 // anyRequest is a request with anything in it.
 func anyRequest(r *rand.Rand) proto.Request {
-	switch r.IntN(8) {
+	at := one(r, 0, r.Uint32N(20), r.Uint32N(90), r.Uint32N(300), 1<<31)
+	text, question := one(r, story, story, strings.Repeat(story+" ", 6), "Ben ate rice.", " ", ""), one(r, evening, morning, evening, "", "x")
+	mode := one(r, proto.Story, proto.Story, proto.Story, proto.Raw, proto.Chat)
+	limit := one[uint32](r, 1, 5, 12, 12, 0)
+	switch r.IntN(14) {
 	case 0, 1:
 		return proto.SetMemory{Memory: anyMemory(r)}
 	case 2:
@@ -88,11 +103,24 @@ func anyRequest(r *rand.Rand) proto.Request {
 		if r.IntN(3) == 0 {
 			return proto.Reset{}
 		}
+	case 4:
+		return proto.Undo{Tokens: at}
+	case 5:
+		return proto.Pin{Positions: []uint32{r.Uint32N(90), r.Uint32N(90), at}[:r.IntN(4)]}
+	case 6:
+		return proto.Recall{Position: at}
+	case 7:
+		c := proto.Compare{
+			Text: text, Question: question, Mode: mode, Max: limit, A: anyMemory(r), B: anyMemory(r), Later: r.IntN(2) == 0,
+		}
+		if r.IntN(2) == 0 {
+			c.Gold, c.Other = one(r, "a sandwich", "bread", ""), one(r, "a cake", "", strings.Repeat("x", 5000))
+		}
+		return c
 	}
 	g := proto.Generate{
-		Text: one(r, story, story, strings.Repeat(story+" ", 6), "Ben ate rice.", " ", ""), Question: one(r, evening, morning, evening, "", "x"),
-		Mode: one(r, proto.Story, proto.Story, proto.Story, proto.Raw, proto.Chat), Continue: r.IntN(2) == 0,
-		Max: one[uint32](r, 1, 5, 12, 12, 0), Later: r.IntN(2) == 0, Rows: r.IntN(3) == 0,
+		Text: text, Question: question, Mode: mode, Continue: r.IntN(2) == 0, Max: limit, Later: r.IntN(2) == 0, Rows: r.IntN(3) == 0,
+		Resume: r.IntN(4) == 0, Pause: one[uint32](r, 0, 0, 1, 3),
 	}
 	if r.IntN(2) == 0 {
 		g.Forced = []uint32{57, 57, 57, 57, 57, one[uint32](r, 57, 57, 1<<31)}
@@ -113,7 +141,10 @@ func anyMemory(r *rand.Rand) proto.Memory {
 		}
 		return s
 	}
-	m := proto.Memory{Recipe: proto.Recipe{Method: setting()}, F32: r.IntN(4) == 0, Parity: r.IntN(4) == 0}
+	m := proto.Memory{
+		Recipe: proto.Recipe{Method: setting()}, F32: r.IntN(4) == 0, Parity: r.IntN(4) == 0,
+		Explain: r.IntN(4) == 0, Shadow: r.IntN(2) == 0, Undo: r.IntN(2) == 0,
+	}
 	for r.IntN(4) == 0 {
 		m.Recipe.Wraps = append(m.Recipe.Wraps, setting())
 	}
