@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// bareShaders writes the kernels without comments into a folder, and a file that has the compiler embed those in their
-// place: comments are a third of the kernels, and would be fetched with the engine.
-func bareShaders(dir string) (overlay string, err error) {
-	replace := map[string]string{}
+// bareShaders writes the kernels without comments into a folder, and tells the compiler to embed those in their place:
+// comments are a third of the kernels, and would be fetched with the engine.
+func bareShaders(dir string) (replace map[string]string, err error) {
+	replace = map[string]string{}
 	err = filepath.WalkDir("shaders", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".wgsl" {
 			return err
@@ -32,11 +32,16 @@ func bareShaders(dir string) (overlay string, err error) {
 		return os.WriteFile(to, []byte(bare(string(text))), 0o644)
 	})
 	if err != nil {
-		return "", fmt.Errorf("shaders without comments: %w", err)
+		return nil, fmt.Errorf("shaders without comments: %w", err)
 	}
+	return replace, nil
+}
+
+// writeOverlay writes the file that tells the compiler which files to read in the place of others.
+func writeOverlay(dir string, replace map[string]string) (overlay string, err error) {
 	data, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
-		return "", fmt.Errorf("shaders without comments: %w", err)
+		return "", fmt.Errorf("overlay: %w", err)
 	}
 	overlay = filepath.Join(dir, "overlay.json")
 	return overlay, os.WriteFile(overlay, data, 0o644)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,11 +50,20 @@ func (s *site) compile() error {
 		return fmt.Errorf("compiling: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	overlay, err := bareShaders(dir)
+	replace, err := bareShaders(dir)
 	if err != nil {
 		return err
 	}
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-overlay", overlay, "-ldflags", "-s -w -X main.build=" + build}
+	modfile, lean, err := leanModule(dir)
+	if err != nil {
+		return err
+	}
+	maps.Copy(replace, lean)
+	overlay, err := writeOverlay(dir, replace)
+	if err != nil {
+		return err
+	}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-modfile", modfile, "-overlay", overlay, "-ldflags", "-s -w -X main.build=" + build}
 	for _, pkg := range cold {
 		args = append(args, "-gcflags="+pkg+"=-l")
 	}

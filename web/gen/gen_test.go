@@ -4,6 +4,9 @@ package main
 
 import (
 	"image/color"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -124,6 +127,35 @@ func TestShellTexts(t *testing.T) {
 			if word == "" {
 				t.Errorf("%s: a text is missing in %+v", lang, text)
 			}
+		}
+	}
+}
+
+// The page's program has nothing of a server.
+func TestLeanModule(t *testing.T) {
+	t.Chdir("../..")
+	dir := t.TempDir()
+	modfile, replace, err := leanModule(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := writeOverlay(dir, replace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "list", "-modfile", modfile, "-overlay", overlay, "-deps", "./app")
+	cmd.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm")
+	deps, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, deps)
+	}
+	list := strings.Fields(string(deps))
+	if !slices.Contains(list, goApp+"/pkg/app") {
+		t.Fatalf("the page is not made with %s: %s", goApp, deps)
+	}
+	for _, heavy := range []string{"net/http", "crypto/tls", "mime"} {
+		if slices.Contains(list, heavy) {
+			t.Errorf("the page's program holds %s", heavy)
 		}
 	}
 }
