@@ -36,14 +36,14 @@ var Kernels = []Kernel{
 	},
 	{
 		Name: "qkv", Includes: map[string][]string{"layout": layouts, "sink": {"rows"}, "product": products},
-		Consts: map[string][]string{"TILE": tiles},
+		Consts: map[string][]string{"TILE": tiles, "TURN_KEYS": booleans},
 	},
 	{
 		Name: "qkv", Includes: map[string][]string{"layout": layouts, "sink": {"slots"}, "product": products},
-		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans},
+		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "TURN_KEYS": booleans},
 	},
-	{Name: "rope"},
-	{Name: "store", Consts: map[string][]string{"RECORDED": booleans, "KEY_F16": booleans, "VALUE_F16": booleans}},
+	{Name: "rope", Consts: map[string][]string{"TURN_KEYS": booleans}},
+	{Name: "store", Consts: map[string][]string{"RECORDED": booleans, "UNTURN": booleans, "KEY_F16": booleans, "VALUE_F16": booleans}},
 	{
 		Name: "attend", Includes: map[string][]string{"merge": {"alone", "merge"}, "left": {"gone", "mean"}},
 		Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans, "VALUE_F16": booleans},

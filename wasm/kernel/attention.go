@@ -102,7 +102,7 @@ func (e *exec) store(to *[]*node, layer int, recorded bool) {
 		variant: shaders.Variant{Kernel: "store", Consts: map[string]string{"RECORDED": strconv.FormatBool(recorded)}},
 		pages:   true,
 		threads: func(rows int) int { return rows * s.KVHeads * s.HeadDim / 2 },
-	}, uint32(layer), uint32(s.KVHeads), uint32(s.HeadDim))
+	}, uint32(layer), uint32(s.KVHeads), uint32(s.HeadDim), uint32(s.RotDim), flag(s.Neox))
 }
 
 // AttentionRow writes the softmax row of one chunk row of Q over the layer's stored tokens: out is [n_heads][slots].

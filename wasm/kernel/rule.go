@@ -36,20 +36,26 @@ func (k *keeper) attention(o *operation) (parts, rule []*node) {
 	return slices.Concat(p.query, logits, p.values), slices.Concat(p.row, p.rule)
 }
 
-// unturned are nodes that leave keys as they are before RoPE, where positions are ranks; otherwise the nodes themselves.
+// unturned are nodes by which keys are stored as they are before RoPE, where positions are ranks; otherwise the nodes
+// themselves.
 func (k *keeper) unturned(nodes []*node) []*node {
 	if k == nil || !k.plan.Store.Rank {
 		return nodes
 	}
 	out := slices.Clone(nodes)
 	for i, n := range nodes {
-		if n.variant.Kernel != "qkv" && n.variant.Kernel != "rope" {
+		consts := n.variant.Consts
+		switch n.variant.Kernel {
+		case "qkv", "rope":
+			consts = with(consts, "TURN_KEYS", "false")
+		case "store":
+			consts = with(consts, "UNTURN", "true")
+		default:
 			continue
 		}
 		if k.plain[n] == nil {
 			c := *n
-			c.variant.Consts = with(n.variant.Consts, "TURN_KEYS", "false")
-			c.groups = map[groupKey]boundGroup{}
+			c.variant.Consts, c.groups = consts, map[groupKey]boundGroup{}
 			k.plain[n] = &c
 		}
 		out[i] = k.plain[n]
@@ -79,11 +85,11 @@ func (k *keeper) rules(c *cache.Cache, rules []step.Rule, row int) error {
 	if err := k.write("lists", 0, words); err != nil {
 		return err
 	}
-	at := int64(k.s.words[wordRingAt]) + int64(row*len(ring))
+	at := int64(k.s.words[wordRingAt]) + int64(row*2*len(k.lists))
 	if err := k.e.b.dev.Write(k.s.mem.buf, at*4, quant.Bytes(ring)); err != nil {
 		return fmt.Errorf("webgpu: rules: %w", err)
 	}
-	all := k.s.words[k.s.words[wordRingAt]:][:ringSteps*len(ring)]
+	all := k.s.words[k.s.words[wordRingAt]:][:ringSteps*2*len(k.lists)]
 	for i := range all {
 		all[i] = none // kernels write the other rows
 	}
@@ -216,7 +222,7 @@ func (k *keeper) log() ([]uint32, error) {
 func (k *keeper) left(log []uint32, at int, rules []step.Rule, leave []int) (out []step.Left) {
 	size, nan := 1+2*k.entries(), float32(math.NaN())
 	for i, n := range leave {
-		row := log[(at%logSteps*len(leave)+i)*size:][:size]
+		row := log[(at%logSteps*len(k.lists)+i)*size:][:size]
 		begin := len(out)
 		for e := range min(n, k.entries()) {
 			x := step.Left{
@@ -258,8 +264,8 @@ func (e *exec) Join(a *step.Args, rules []step.Rule, watch bool) error {
 	if err != nil {
 		return err
 	}
-	if len(rules) != len(k.lists) {
-		return failed("join: rules for %d of %d lists", len(rules), len(k.lists))
+	if n := len(rules); n < 1 || n > len(k.lists) || n%e.shape.KVHeads != 0 {
+		return failed("join: rules for %d of %d lists", n, len(k.lists))
 	}
 	for i := range rules {
 		l := a.Cache.List(k.place(i))
@@ -311,7 +317,7 @@ func (e *exec) Left(a *step.Args) ([]step.Left, error) {
 		return nil, err
 	}
 	leave := slices.Concat(k.leave...)
-	if k.turn == nil || len(leave) != len(k.lists) {
+	if k.turn == nil || len(leave) != len(k.turn) {
 		return nil, failed("what left: a token is at work")
 	}
 	if slices.Max(leave) == 0 || k.s.words[wordLog] == 0 {

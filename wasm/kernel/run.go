@@ -37,10 +37,8 @@ func (e *exec) Run(ctx context.Context, a *step.Args, from, to int) error {
 	for _, o := range e.ops[from:to] {
 		nodes, rows := o.nodes, a.To-a.From
 		switch {
-		case a.Stored && o.kind == mixing:
-			nodes = s.keeper.unturned(o.nodes)
 		case s.joined(a) && o.kind == storing:
-			nodes = o.replay
+			nodes = s.keeper.unturned(o.replay)
 		case o.kind == attending && a.Stored:
 			parts, _ := s.keeper.attention(o)
 			nodes = append(parts[:len(parts):len(parts)], o.stored[2])

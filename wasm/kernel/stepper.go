@@ -212,12 +212,11 @@ func (e *exec) advance(a *answer) error {
 		return err
 	}
 	if now := a.filled(); now != a.synced {
-		first := a.synced
-		for kind, pages := range now {
-			if pages > s.pages[kind] {
-				return failed("step: lists have outgrown their tables")
+		var first extent // lists with rules may have grown anywhere
+		for kind, pages := range a.synced {
+			if a.Rules == nil {
+				first[kind] = max(0, pages/(s.geo.Layers*s.geo.KVHeads)-1)
 			}
-			first[kind] = max(0, first[kind]-1)
 		}
 		if err := e.tables(s, a.Cache, first); err != nil {
 			return fmt.Errorf("webgpu: step: %w", err)
@@ -243,14 +242,24 @@ func (a *answer) take() (row []uint32, err error) {
 		if err != nil {
 			return nil, err
 		}
-		row = append(row, slots[0], uint32(a.Cache.List(i/geo.KVHeads, i%geo.KVHeads).Slots))
+		n := a.Cache.List(i/geo.KVHeads, i%geo.KVHeads).Slots
+		if n > a.session.capacity() {
+			return nil, failed("step: lists have outgrown their tables")
+		}
+		row = append(row, slots[0], uint32(n))
 	}
 	return row, nil
 }
 
-// filled is the lengths of the longest page tables.
+// filled counts the pages of all lists.
 func (a *answer) filled() (n extent) {
-	n.reach(a.Cache)
+	geo := a.session.geo
+	for i := range geo.Layers * geo.KVHeads {
+		l := a.Cache.List(i/geo.KVHeads, i%geo.KVHeads)
+		for kind := range n {
+			n[kind] += len(pagesOf(l, kind))
+		}
+	}
 	return n
 }
 
