@@ -20,7 +20,9 @@ import (
 func (k *keeper) ruled() bool { return k != nil && k.plan.Decode.Kind != policy.DecodeStop }
 
 // joined says that a run is of a token whose slots the ring names.
-func (s *session) joined(a *step.Args) bool { return a.Stored && s.keeper != nil && s.keeper.turn != nil }
+func (s *session) joined(a *step.Args) bool {
+	return a.Stored && s.keeper != nil && s.keeper.turn != nil
+}
 
 // attention lists the nodes of a decoded token's attention in one layer, up to the parts of its output, and those that
 // follow it: what leaves.
@@ -97,7 +99,9 @@ func (k *keeper) rules(c *cache.Cache, rules []step.Rule, row int) error {
 }
 
 // place is the layer and the KV head of a list.
-func (k *keeper) place(list int) (layer, kvHead int) { return list / k.s.geo.KVHeads, list % k.s.geo.KVHeads }
+func (k *keeper) place(list int) (layer, kvHead int) {
+	return list / k.s.geo.KVHeads, list % k.s.geo.KVHeads
+}
 
 // joins counts a token that joins a list of a rule, and those that then leave.
 func joins(r *step.Rule, n list) (then list, leave int) {
