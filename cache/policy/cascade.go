@@ -73,7 +73,7 @@ func (r *Run) shrink(layer int, st Statistics) (q LayerQuotas, shrunk bool, err 
 // again says what stays of an earlier layer.
 func (r *Run) again(q *LayerQuotas) Keep {
 	old := &r.cake.layers[q.Layer]
-	keep := r.pick(q, &scored{Heads: old.heads, pins: r.pins}, old.tokens)
+	keep := r.pick(q, &scored{Heads: old.heads, pins: r.pins, cascade: true}, old.tokens)
 	old.keep(old.heads, old.tokens, keep.Heads)
 	return keep
 }

@@ -15,6 +15,7 @@ func (r *Run) Step(layer int, in *StepInput) [][]int32 {
 		caps = r.uniform()[layer]
 		r.caps[layer] = caps
 	}
+	r.arrive(layer, in)
 	var worth [][]float32
 	var by DecodeKind // the rule that worth is of: where heads are masked, a layer's lists differ
 	for h, pos := range in.Pos {
@@ -28,8 +29,10 @@ func (r *Run) Step(layer int, in *StepInput) [][]int32 {
 			worth, by = r.worth(in, rule), rule
 		}
 		leave[h] = r.leave(pos, worth[h], caps[h])
+		r.lose(layer, h, pos, leave[h], worth[h], caps[h], r.ruled(layer, rule))
 		r.held[layer][h] -= len(leave[h])
 	}
+	r.come(layer)
 	return leave
 }
 

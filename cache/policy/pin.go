@@ -31,6 +31,7 @@ func (r *Run) Pin(positions []int32) (moved bool, err error) {
 	}
 	r.pins = c.pins
 	if short {
+		r.lower(true)
 		r.reshare(old)
 	}
 	return short, nil
@@ -84,37 +85,6 @@ func (r *Run) lift(n []int) []int {
 		return rescale(n, sum(n), least)
 	}
 	return n
-}
-
-// countPins counts a layer's candidates that are pinned.
-func (r *Run) countPins(in *Input) []int {
-	if len(r.pins) == 0 {
-		return nil
-	}
-	n := make([]int, len(in.Candidates))
-	for h, c := range in.Candidates {
-		for _, p := range r.pins {
-			if _, there := slices.BinarySearch(c.Pos, p); there {
-				n[h]++
-			}
-		}
-	}
-	return n
-}
-
-// giver is the longest of a layer's lists that can do with a token less, −1 if none can: pins and one more token stay.
-func (r *Run) giver(counts []int) int {
-	longest := -1
-	for h, n := range counts {
-		least := 1
-		if r.pinned != nil {
-			least += r.pinned[h]
-		}
-		if n > least && (longest < 0 || n > counts[longest]) {
-			longest = h
-		}
-	}
-	return longest
 }
 
 // guarded is how many of n candidates of a list never leave, pins among them.

@@ -93,6 +93,23 @@ func TestPinned(t *testing.T) {
 	}
 }
 
+// TestPinsAreNotShared: what layers share is what is beside the pins of each: of 2 · 20 tokens, 10 each are pinned or the
+// window; the other 20 go along the pyramid's line, 19½ and ½, and at least one each.
+func TestPinsAreNotShared(t *testing.T) {
+	p := mustPlan(t, Recipe{Method: "pyramidkv", Knobs: map[string]float64{"window": 4}})
+	r, err := NewRun(p, Shape{2, 1, 1, 2}, Budget{Tokens: 20, Reserve: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Pin([]int32{5, 6, 7, 8, 9, 10}); err != nil {
+		t.Fatal(err)
+	}
+	r.Prompt(60)
+	if got := slices.Concat(r.fixed...); !slices.Equal(got, []int{29, 11}) {
+		t.Errorf("layers have %v, want 29 and 11", got)
+	}
+}
+
 // pinnable is the most tokens that can be pinned under a recipe, when none of them is a sink: one place is a new token's.
 func pinnable(r *Run) int {
 	b := r.mean()

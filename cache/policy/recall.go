@@ -9,6 +9,7 @@ func (r *Run) Recall(layer int, in *StepInput, comes []bool) [][]int32 {
 	if caps == nil {
 		caps = r.uniform()[layer]
 	}
+	r.arrive(layer, in)
 	for h, pos := range in.Pos {
 		if r.held[layer][h] = len(pos); !comes[h] {
 			continue
@@ -16,7 +17,9 @@ func (r *Run) Recall(layer int, in *StepInput, comes []bool) [][]int32 {
 		if rule := r.rule(layer, h); len(pos)+1 < r.full(rule, caps[h]) {
 			r.held[layer][h]++
 		} else {
-			leave[h] = r.leave(pos, r.worth(in, rule)[h], len(pos)-1)
+			worth := r.worth(in, rule)[h]
+			leave[h] = r.leave(pos, worth, len(pos)-1)
+			r.lose(layer, h, pos, leave[h], worth, len(pos)-1, r.ruled(layer, rule))
 		}
 	}
 	return leave

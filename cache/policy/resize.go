@@ -19,6 +19,7 @@ func (r *Run) Resize(p *Plan, b Budget) error {
 	if err := next.holdsPins(); err != nil {
 		return err
 	}
+	r.lower(next.total() < r.total())
 	r.follow(p, b)
 	if old := slices.Concat(r.caps...); len(old) == r.lists() {
 		r.reshare(old)
@@ -61,6 +62,7 @@ func (r *Run) Clone() *Run {
 	c.caps, c.held = clone(r.caps), clone(r.held)
 	c.scores = slices.Clone(r.scores)
 	c.cake = cascade{} // of a prompt that has ended
+	c.rec, c.lowered, c.losses, c.marked = r.rec.clone(), slices.Clone(r.lowered), nil, nil
 	return &c
 }
 

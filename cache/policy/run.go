@@ -21,9 +21,13 @@ type Run struct {
 	held   [][]int // what they hold
 	scores [][][]float32
 	pins   []int32 // ascending
-	pinned []int   // candidates of the layer at work that are pinned, [n_kv_heads]; nil without pins
 	cake   cascade
 	prompt prompt
+
+	rec     *record     // nil unless decisions are recorded
+	lowered []bool      // layers whose lists have not come down to a lower budget yet; nil without one
+	losses  [][]Verdict // of the last step, [n_kv_heads]
+	marked  []bool      // scratch
 }
 
 // NewRun checks that a plan suits a model, its tables and a budget. A plan that needs tables which t lacks fails with a
@@ -67,6 +71,7 @@ func (r *Run) follow(p *Plan, b Budget) {
 func (r *Run) Prompt(tokens int) {
 	clear(r.caps)
 	clear(r.scores)
+	r.rec.prompt()
 	r.cake, r.prompt = cascade{}, prompt{fresh: tokens}
 	longest := 0
 	for _, held := range r.held {
@@ -91,7 +96,6 @@ func (r *Run) Layer(layer int, in *Input, l Loops) ([]Keep, error) {
 		return nil, err
 	}
 	r.scores[layer], sc.pins = sc.Heads, r.pins
-	r.pinned = r.countPins(in)
 	quotas, err := r.Quotas(layer, in.sizes(r.plan.Protect.Sinks), &seen{r, layer, sc, in})
 	if err != nil {
 		return nil, err
@@ -129,6 +133,7 @@ func (r *Run) pick(q *LayerQuotas, sc *scored, from []Candidates) Keep {
 	for h := range from {
 		keep.Heads[h] = pick(&r.plan, sc, h, &from[h], q.Lists[h].Limit)
 	}
+	r.noteSelection(q, sc, from, keep.Heads)
 	return keep
 }
 
@@ -160,11 +165,8 @@ func (r *Run) room(layer int, sz *Sizes) []int {
 		counts[h]--
 		sum--
 	}
-	for sum > free { // the longest list gives first
-		longest := r.giver(counts)
-		if longest < 0 {
-			break
-		}
+	for sum > free && slices.Max(counts) > 1 { // the longest list gives first
+		longest := slices.Index(counts, slices.Max(counts))
 		if !r.oneSet() {
 			give(longest)
 			continue

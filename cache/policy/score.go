@@ -14,6 +14,9 @@ type scored struct {
 	OneSet            bool        // all KV heads have the same scores of the same tokens
 	OutL1             []float32   // of the tokens of one set, mean over KV heads (SelectCritical)
 	pins              []int32     // positions that stay
+	rows              [][]float32 // of the query heads that were scored, before they were reduced, [n_heads]
+	voters            []int       // which those are
+	cascade           bool        // what stayed of a layer before is chosen among again
 }
 
 // prompt is what the layers of one prompt have in common.
@@ -52,6 +55,7 @@ func (pr *prompt) score(p *Plan, s Shape, layer int, in *Input, t *Tables, l Loo
 			out.Variance += variance
 		}
 		out.Heads = w.reduce(rows, heads)
+		out.rows, out.voters = rows, heads
 		w.after(out.Heads)
 	}
 	out.OneSet = p.Reduce.Kind == ReduceLayer && w.same
