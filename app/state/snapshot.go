@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/json"
+	"math"
 
 	"kvlens/wasm/proto"
 )
@@ -51,6 +52,9 @@ func Snapshot(m Model) []byte {
 		"work":    object{"stage": StageName(m.Work.Stage), "done": m.Work.Done, "total": m.Work.Total, "resumed": m.Work.Resumed, "refetched": m.Work.Refetched, "quiet": m.Work.Quiet},
 		"notices": len(m.Notices), "problem": nil,
 	}
+	s["left"], s["pins"], s["records"], s["resumes"] = m.Left, m.Kept.Pins, m.Records, m.Resumes()
+	s["why"] = whySnapshot(m)
+	s["compare"] = compareSnapshot(m.Compare)
 	if p := m.Problem; p != nil {
 		s["problem"] = object{"code": CodeName(p.Code), "action": p.Action.String(), "op": p.Op, "msg": p.Msg, "args": p.Args}
 	}
@@ -59,6 +63,36 @@ func Snapshot(m Model) []byte {
 		return []byte("null")
 	}
 	return b
+}
+
+// whySnapshot is the token that is asked about and what is known of it in the list that the page shows.
+func whySnapshot(m Model) map[string]any {
+	w := m.Why
+	s := map[string]any{"on": w.On, "at": w.At, "answer": w.Answer, "failed": uint16(w.Failed)}
+	if w.On && m.Kept.Layers > 0 {
+		list := m.WhyList()
+		v := m.Verdict(list, w.At)
+		s["list"], s["known"], s["kept"], s["stage"], s["decided"] = list, v.Known, v.Kept, v.Stage, v.At
+		s["rank"], s["of"], s["voters"] = v.Rank, v.Of, len(v.Voters)
+	}
+	return s
+}
+
+func compareSnapshot(c Compare) map[string]any {
+	s := map[string]any{"open": c.Open, "begun": c.Begun, "ended": c.Ended, "stopped": c.Stopped, "failed": c.Failed, "tokens": len(c.Tokens), "strays": c.Strays}
+	for i, name := range []string{"a", "b"} {
+		agree, kl := c.Agreed(i)
+		s[name] = map[string]any{"recipe": c.Ran[i].Recipe, "share": c.Ran[i].Share, "agree": agree, "kl": finite(kl), "free": Turn{Answer: c.Free[i]}.Text(), "sum": c.Sums[i] != nil}
+	}
+	return s
+}
+
+// finite is a number that JSON can hold.
+func finite(v float64) any {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return v
 }
 
 var (

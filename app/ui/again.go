@@ -10,22 +10,71 @@ import (
 	"kvlens/app/state"
 )
 
-// again goes on token by token and back again, and lists what left the cache when.
+// stepping goes on token by token and back again.
+type stepping struct {
+	Ready   bool
+	Resumes bool // the answer can go on
+	Step    bool // there is something to go on with, or to begin
+	Back    int  // a token back; −1: there is none
+	Undo    int  // before the latest event; −1: there is none
+	Compare bool // the comparison is open
+}
+
+func (c *controller) stepping() stepping {
+	m := c.model
+	s := stepping{Ready: m.Phase == state.Idle, Resumes: m.Resumes(), Back: -1, Undo: -1, Compare: m.Compare.Open}
+	t, live := m.Live()
+	s.Step = s.Resumes || strings.TrimSpace(m.Draft.Question+m.Draft.Message+m.Draft.Raw) != ""
+	if n := len(t.Answer); live && n > 0 && t.Ended && !t.Lost {
+		s.Back = int(t.Answer[n-1].Position)
+	}
+	for _, l := range slices.Backward(m.Left) {
+		if l.Back >= 0 {
+			s.Undo = l.Back
+			break
+		}
+	}
+	return s
+}
+
+// row is the buttons of stepping.
+func (s stepping) row(c *controller) app.UI {
+	button := func(id, key string, there bool, do func()) app.UI {
+		return disabled(named(app.Button(), id).ID(id).Type("button").Class("ghost").Text(c.t(key)).
+			OnClick(func(app.Context, app.Event) { do() }, app.EventScope(id, s.Back, s.Undo, s.Resumes, s.Compare)), !there || !s.Ready)
+	}
+	open := strconv.FormatBool(s.Compare)
+	return named(app.Div(), "steps").Class("row steps").Role("group").Aria("label", c.t("again.title")).Body(
+		button("step-back", "again.back", s.Back >= 0, func() { c.send(state.GoBack{Tokens: s.Back}) }),
+		button("step", "again.step", s.Step, func() {
+			if s.Resumes {
+				c.send(state.Resume{Once: true, Now: c.host.Now()})
+				return
+			}
+			c.send(state.Run{Once: true, Now: c.host.Now()})
+		}),
+		button("continue", "again.continue", s.Resumes, func() { c.send(state.Resume{Now: c.host.Now()}) }),
+		button("undo", "again.undo", s.Undo >= 0, func() { c.send(state.GoBack{Tokens: s.Undo}) }),
+		named(app.Button(), "compare-open").ID("compare-open").Type("button").Class("ghost").Attr("aria-expanded", open).Text(c.t("compare.open")).
+			OnClick(func(app.Context, app.Event) {
+				c.send(state.OpenCompare{Open: !s.Compare})
+				if !s.Compare {
+					c.reveal("compare")
+				}
+			}, app.EventScope(open)),
+	)
+}
+
+// again lists what left the cache when, and what is recorded.
 type again struct {
 	app.Compo
 	C       *controller
 	Lang    string
 	Ready   bool
-	Resumes bool
-	Step    bool // there is something to go on with, or to begin
-	Back    int  // a token back; −1: there is none
-	Undo    int  // the latest event's Back; −1: there is none
-	Compare bool // the comparison is open
 	Events  []departure
 	More    int // events that are not listed
 	Notes   int
 	Records state.Records
-	Off     bool
 }
 
 // departure is one event in words.
@@ -37,26 +86,15 @@ type departure struct {
 // mostEvents is how many events are listed, the latest first.
 const mostEvents = 10
 
-// steps undo, pin and go on token by token. In the centre, right below the answer.
+// steps lists what left, with a way back to before each event. In the centre, right below the answer.
 func (c *controller) steps() app.UI {
 	m := c.model
 	if !m.HasOpened {
 		return nothing()
 	}
-	a := &again{
-		C: c, Lang: m.Lang, Ready: m.Phase == state.Idle, Resumes: m.Resumes(), Back: -1, Undo: -1, Compare: m.Compare.Open,
-		Records: m.Records, Off: m.Occupied() || m.Phase != state.Idle,
-	}
-	t, live := m.Live()
-	a.Step = a.Resumes || strings.TrimSpace(m.Draft.Question+m.Draft.Message+m.Draft.Raw) != ""
-	if n := len(t.Answer); live && n > 0 && t.Ended && !t.Lost {
-		a.Back = int(t.Answer[n-1].Position)
-	}
+	a := &again{C: c, Lang: m.Lang, Ready: m.Phase == state.Idle, Records: m.Records}
 	for i, l := range slices.Backward(m.Left) {
 		a.Notes += l.Notes
-		if l.Back >= 0 && a.Undo < 0 {
-			a.Undo = l.Back
-		}
 		if len(m.Left)-i <= mostEvents {
 			a.Events = append(a.Events, c.departure(l))
 		} else {
@@ -125,45 +163,7 @@ func (c *controller) word(p int) string {
 }
 
 func (a *again) Render() app.UI {
-	c := a.C
-	button := func(id, key string, off bool, do func()) app.UI {
-		return disabled(named(app.Button(), id).ID(id).Type("button").Class("ghost").Text(c.t(key)).
-			OnClick(func(app.Context, app.Event) { do() }), off || !a.Ready)
-	}
-	return named(app.Section(), "steps").Class("again").Aria("label", c.t("again.title")).Body(
-		app.Div().Class("row").Body(
-			button("step-back", "again.back", a.Back < 0, func() { c.send(state.GoBack{Tokens: a.Back}) }),
-			button("step", "again.step", !a.Step, a.step),
-			button("continue", "again.continue", !a.Resumes, func() { c.send(state.Resume{Now: c.host.Now()}) }),
-			button("undo", "again.undo", a.Undo < 0, func() { c.send(state.GoBack{Tokens: a.Undo}) }),
-			a.toggle(),
-		),
-		a.events(),
-		a.recorded(),
-	)
-}
-
-// step goes on by one token: with the answer, or with the question that is written.
-func (a *again) step() {
-	if a.Resumes {
-		a.C.send(state.Resume{Once: true, Now: a.C.host.Now()})
-		return
-	}
-	a.C.send(state.Run{Once: true, Now: a.C.host.Now()})
-}
-
-// toggle opens the comparison.
-func (a *again) toggle() app.UI {
-	c := a.C
-	open := strconv.FormatBool(a.Compare)
-	return named(app.Button(), "compare-open").ID("compare-open").Type("button").Class("ghost").Attr("aria-expanded", open).
-		Text(c.t("compare.open")).
-		OnClick(func(app.Context, app.Event) {
-			c.send(state.OpenCompare{Open: !a.Compare})
-			if !a.Compare {
-				c.reveal("compare")
-			}
-		}, app.EventScope(open))
+	return named(app.Section(), "again").Class("again").Aria("label", a.C.t("again.title")).Body(a.events(), a.recorded())
 }
 
 // events lists what left, the latest first.
@@ -203,7 +203,7 @@ func (a *again) recorded() app.UI {
 	c := a.C
 	check := func(id string, on bool, set func(*state.Records, bool)) app.UI {
 		return app.Div().Class("check").Body(
-			tick("record-"+id, c.t("record."+id), on, a.Off, func(on bool) {
+			tick("record-"+id, c.t("record."+id), on, !a.Ready, func(on bool) {
 				r := c.model.Records
 				set(&r, on)
 				c.send(state.SetRecord{Records: r})

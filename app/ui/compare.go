@@ -40,11 +40,7 @@ func (c *controller) compare() app.UI {
 
 // policyName is a policy in a few words.
 func (c *controller) policyName(p state.Policy) string {
-	parts := []string{c.t("policy." + p.Recipe.Method)}
-	for _, w := range p.Recipe.Wraps {
-		parts = append(parts, c.t("policy."+w.Name))
-	}
-	name := strings.Join(parts, " + ")
+	name := c.recipeName(p)
 	switch {
 	case p.Bytes != 0:
 		return name + c.t("list.separator") + c.words.Bytes(p.Bytes)
@@ -52,6 +48,15 @@ func (c *controller) policyName(p state.Policy) string {
 		return name + c.t("list.separator") + c.words.Percent(float64(p.Share)/100)
 	}
 	return name
+}
+
+// recipeName is a policy's recipe, whatever its cap.
+func (c *controller) recipeName(p state.Policy) string {
+	parts := []string{c.t("policy." + p.Recipe.Method)}
+	for _, w := range p.Recipe.Wraps {
+		parts = append(parts, c.t("policy."+w.Name))
+	}
+	return strings.Join(parts, " + ")
 }
 
 func (x *compare) Render() app.UI {
@@ -90,7 +95,7 @@ func (x *compare) side(i int) app.UI {
 	var options []app.UI
 	chosen := p.Recipe.Method
 	if i == 0 {
-		o := app.Option().Value("").Text(c.t("compare.page", "policy", c.policyName(x.Page)))
+		o := app.Option().Value("").Text(c.t("compare.page", "policy", c.recipeName(x.Page)))
 		if !x.M.Own {
 			o, chosen = o.Selected(true), ""
 		}

@@ -22,12 +22,13 @@ type composer struct {
 	Ready   bool
 	Running bool
 	Halting bool
+	Steps   stepping
 }
 
 func (c *controller) composer() app.UI {
 	m := c.model
 	x := &composer{
-		C: c, Lang: m.Lang, Mode: m.Mode, First: len(m.Turns) == 0, Ready: m.Phase == state.Idle,
+		C: c, Lang: m.Lang, Mode: m.Mode, Steps: c.stepping(), First: len(m.Turns) == 0, Ready: m.Phase == state.Idle,
 		Running: m.Running() || (m.Phase == state.Changing || m.Phase == state.Comparing) && m.Work.Long, Halting: m.Phase == state.Stopping,
 	}
 	switch m.Mode {
@@ -69,7 +70,7 @@ func (x *composer) Render() app.UI {
 		x.run()
 	}).Body(
 		x.more(),
-		app.Label().For(id).Class("h").Text(c.t(x.label())),
+		app.Div().Class("row asking").Body(app.Label().For(id).Class("h").Text(c.t(x.label())), x.Steps.row(c)),
 		app.Div().Class("ask").Body(x.input(id, f), x.button()),
 		x.system(),
 	)

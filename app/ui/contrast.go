@@ -23,8 +23,9 @@ func (x *compare) bars() app.UI {
 	if len(m.Tokens) == 0 {
 		return nothing()
 	}
-	most := leastScale
+	most, agreed := leastScale, [2]bool{true, true}
 	for _, t := range m.Tokens {
+		agreed[0], agreed[1] = agreed[0] && t.Agree[0], agreed[1] && t.Agree[1]
 		for _, kl := range t.KL {
 			if !math.IsInf(kl, 0) { // NaN is no more than anything
 				most = max(most, kl)
@@ -34,9 +35,9 @@ func (x *compare) bars() app.UI {
 	cells := make([]app.UI, len(m.Tokens))
 	for i, t := range m.Tokens {
 		cells[i] = app.Li().Body(
-			otherWord(t, 0), klBar(t.KL[0], most, true),
-			app.Span().Class("word").Text(visible(t.Text)),
-			klBar(t.KL[1], most, false), otherWord(t, 1),
+			otherWord(t, 0, agreed[0]), klBar(t.KL[0], most, true),
+			app.Span().Class("word").Text(bare(t.Text)),
+			klBar(t.KL[1], most, false), otherWord(t, 1, agreed[1]),
 		)
 	}
 	return named(app.Figure(), "compare-bars").Class("bars").Body(
@@ -45,13 +46,19 @@ func (x *compare) bars() app.UI {
 	)
 }
 
-// otherWord is what a run would have said where it would not have said the same.
-func otherWord(t state.Compared, run int) app.UI {
-	text := ""
+// bare is a token without the space before it, which words on their own do not need.
+func bare(s string) string { return visible(strings.TrimPrefix(s, " ")) }
+
+// otherWord is what a run would have said where it would not have said the same; a run that always agreed needs no place.
+func otherWord(t state.Compared, run int, agreed bool) app.UI {
+	text, class := "", "alt"
 	if !t.Agree[run] {
-		text = "≠ " + strings.TrimSpace(visible(t.Top[run]))
+		text = "≠ " + bare(t.Top[run])
 	}
-	return app.Span().Class("alt").Text(text)
+	if agreed {
+		class = "alt agreed"
+	}
+	return app.Span().Class(class).Text(text)
 }
 
 // klBar is one bar, upwards or downwards; one that is not a number is an outline.
@@ -138,7 +145,7 @@ func (x *compare) strip() app.UI {
 		}
 		counts[i] += len(p.IDs)
 		if len(words[i]) < mostNamed {
-			words[i] = append(words[i], strings.TrimSpace(visible(p.Text)))
+			words[i] = append(words[i], bare(p.Text))
 		} else if len(words[i]) == mostNamed {
 			words[i] = append(words[i], "…")
 		}
@@ -225,7 +232,7 @@ func (x *compare) table() app.UI {
 	}
 	rows := make([]app.UI, len(m.Tokens))
 	for i, t := range m.Tokens {
-		cells := []app.UI{app.Th().Scope("row").Lang(htmlLang(state.LangOf(m.Asked))).Text(visible(t.Text))}
+		cells := []app.UI{app.Th().Scope("row").Lang(htmlLang(state.LangOf(m.Asked))).Text(bare(t.Text))}
 		for _, p := range t.Prob {
 			text := "–"
 			if !math.IsNaN(p) {
