@@ -11,6 +11,7 @@ import (
 	"kvlens/wasm/gpu"
 	"kvlens/wasm/kernel"
 	"kvlens/wasm/quant"
+	"kvlens/wasm/ref/reftest"
 )
 
 // testEvict: step by step, the tokens that leave under each rule are those that a policy.Run names, and the slot of the next
@@ -68,6 +69,7 @@ func (r *keepRig) steps(p *policy.Plan, budget, reserve int, oneSet bool) {
 	r.must(err)
 	_, err = run.Pin(r.pins)
 	r.must(err)
+	run.Record(true)
 	sel := r.lib.Selection(p, s, &r.geo, keepLayer, oneSet)
 	for h := range s.KVHeads {
 		l := r.list(h)
@@ -101,23 +103,25 @@ func (r *keepRig) steps(p *policy.Plan, budget, reserve int, oneSet bool) {
 			}
 		}
 		session := r.session(pos, 1)
-		session[kernel.WordStep] = uint32(at)
+		session[kernel.WordStep], session[kernel.WordLog] = uint32(at), leaving
 		for i := range r.quotas {
 			ring := kernel.RingAt + 2*i
 			copy(session[ring+2*at*len(r.quotas):], session[ring:ring+2])
 		}
 		r.upload("session", quant.Bytes(session))
-		r.upload("lists", quant.Bytes(lists))
+		r.upload("lists", quant.Bytes(append(lists, make([]uint32, 4*len(r.quotas)*logRow)...)))
 		r.upload("arena", r.arena)
+		left := make([][]int32, s.KVHeads)
 		for h, leave := range run.Step(keepLayer, in) {
 			var slots []uint32
 			for _, i := range leave {
-				slots = append(slots, r.list(h).Order()[i])
+				slots, left[h] = append(slots, r.list(h).Order()[i]), append(left[h], in.Pos[h][i])
 			}
 			r.evict(h, slots)
 		}
 		r.run(nil, sel.Rule...)
 		r.same("after a step", at+1)
+		r.logged(run, left, at)
 		if r.Failed() {
 			r.Fatalf("at step %d", at)
 		}
@@ -168,6 +172,33 @@ func (r *keepRig) attention(distinct bool) [][]float32 {
 	r.upload("scores", quant.Bytes(logits))
 	r.upload("parts", quant.Bytes(parts))
 	return rows
+}
+
+// leaving is how many tokens of a list the log has room for, logRow its words of a list.
+const leaving, logRow = 3, 1 + 2*3
+
+// logged compares what the log says of a step with what a run records.
+func (r *keepRig) logged(run *policy.Run, left [][]int32, at int) {
+	r.Helper()
+	log := r.words("lists", len(r.quotas)*(kernel.ListWords+4*logRow))[len(r.quotas)*kernel.ListWords:]
+	for h, positions := range left {
+		row := log[(at%4*len(r.quotas)+keepLayer*len(left)+h)*logRow:][:logRow]
+		got := map[int32]float32{}
+		for i := range positions {
+			got[int32(row[1+2*i])] = math.Float32frombits(row[2+2*i])
+		}
+		for _, p := range positions {
+			want := run.Verdicts(keepLayer, h)[p]
+			worth, there := got[p]
+			switch {
+			case !there:
+				r.Errorf("list %d: %d is not among %v", h, p, got)
+			case want.Score == want.Score: // otherwise age alone decides
+				reftest.Compare(r, "worth and threshold", []float32{worth, math.Float32frombits(row[0])},
+					[]float32{want.Score, want.Threshold}, reftest.Float32)
+			}
+		}
+	}
 }
 
 // guards are how many tokens at a list's ends never leave.

@@ -5,6 +5,7 @@ const (
 	WordPos    = wordPos
 	WordFrom   = wordFrom
 	WordStep   = wordStep
+	WordLog    = wordLog
 	WordSumsAt = wordSumsAt
 	WordPins   = wordPins
 	RingAt     = wordIDs // in what ScoringSession makes
