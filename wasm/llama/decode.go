@@ -47,7 +47,7 @@ func (r *runner) token() error {
 	if err := r.run(-1, 0); err != nil {
 		return err
 	}
-	for layer := range r.s.m.cfg.Layers {
+	for layer := range r.s.layers() {
 		if err := r.slot(layer); err != nil {
 			return err
 		}

@@ -35,6 +35,33 @@ func (d *departures) back(list int, position, time int32) {
 	d.at[list][position] = 0
 }
 
+// any says whether a token has ever left a list.
+func (d *departures) any(list int) bool {
+	return slices.ContainsFunc(d.at[list], func(time int32) bool { return time > 0 }) ||
+		slices.ContainsFunc(d.gaps, func(g gap) bool { return int(g.list) == list })
+}
+
+// sees says whether the query at position i sees the token at position j, which is not after it.
+func (d *departures) sees(list, i, j int) bool {
+	if j < len(d.at[list]) && d.at[list][j] > 0 && i >= int(d.at[list][j]) {
+		return false
+	}
+	return !slices.ContainsFunc(d.gaps, func(g gap) bool {
+		return int(g.list) == list && int(g.position) == j && i >= int(g.from) && i < int(g.to)
+	})
+}
+
+// left is when each of the first n tokens left a list, −1 for those that are there.
+func (d *departures) left(list, n int) []int32 {
+	out := slices.Repeat([]int32{-1}, n)
+	for p, time := range d.at[list] {
+		if time > 0 {
+			out[p] = time
+		}
+	}
+	return out
+}
+
 func (d *departures) count(words int) { d.led.Add(cache.Aux, 4*int64(words), 4*int64(words)) }
 
 // clear forgets everything.

@@ -24,6 +24,10 @@ type masked struct {
 	virtual bool
 	// rank: positions are ranks among the tokens that may be looked at; keys are kept before their rotation.
 	rank bool
+	// seen and would are the attention of all queries, if it is noted: [layer][head][query][key], to what may be looked at
+	// (what a mean stands for has the rest), and to everything.
+	note        bool
+	seen, would [][][][]float64
 }
 
 func newMasked(t testing.TB, path string, c llama.Config) *masked {
@@ -57,6 +61,10 @@ func (o *masked) reset() {
 	for l := range o.k {
 		o.k[l], o.v[l], o.alive[l] = make([][][]float64, o.KVHeads), make([][][]float64, o.KVHeads), make([][]bool, o.KVHeads)
 	}
+	o.seen, o.would = make([][][][]float64, o.Layers), make([][][][]float64, o.Layers)
+	for l := range o.seen {
+		o.seen[l], o.would[l] = make([][][]float64, o.Heads), make([][][]float64, o.Heads)
+	}
 }
 
 // fork is a copy that goes on by itself.
@@ -68,6 +76,9 @@ func (o *masked) fork() *masked {
 			c.k[l][h] = append([][]float64(nil), o.k[l][h]...)
 			c.v[l][h] = append([][]float64(nil), o.v[l][h]...)
 			c.alive[l][h] = append([]bool(nil), o.alive[l][h]...)
+		}
+		for h := range o.seen[l] {
+			c.seen[l][h], c.would[l][h] = slices.Clone(o.seen[l][h]), slices.Clone(o.would[l][h])
 		}
 	}
 	return &c
@@ -107,7 +118,11 @@ func (o *masked) token(id int32) []float64 {
 			o.v[l][kv] = append(o.v[l][kv], v[kv*d:][:d])
 			o.alive[l][kv] = append(o.alive[l][kv], true)
 			for h := kv * group; h < (kv+1)*group; h++ {
-				o.attend(att[h*d:][:d], q[h*d:][:d], l, kv)
+				seen := o.attend(att[h*d:][:d], q[h*d:][:d], l, kv)
+				if o.note {
+					o.seen[l][h] = append(o.seen[l][h], seen)
+					o.would[l][h] = append(o.would[l][h], o.everything(q[h*d:][:d], l, kv))
+				}
 			}
 		}
 		add(x, times(w("attn_output"), att))
@@ -125,7 +140,7 @@ func (o *masked) token(id int32) []float64 {
 	return times(head, o.norm(x, o.w["output_norm.weight"]))
 }
 
-func (o *masked) attend(out, q []float64, l, kv int) {
+func (o *masked) attend(out, q []float64, l, kv int) (seen []float64) {
 	keys, values := o.k[l][kv], o.v[l][kv]
 	if o.rank {
 		keys, q = o.ranked(keys, q, o.alive[l][kv])
@@ -167,7 +182,26 @@ func (o *masked) attend(out, q []float64, l, kv int) {
 		for c := range out {
 			out[c] += p / sum * value[c]
 		}
+		logits[j] = p / sum
 	}
+	return logits[:last]
+}
+
+// everything is the softmax over all keys, each at its position.
+func (o *masked) everything(q []float64, l, kv int) []float64 {
+	keys, sum := o.k[l][kv], 0.0
+	if o.rank {
+		keys, q = o.ranked(keys, q, slices.Repeat([]bool{true}, len(keys)))
+	}
+	out := make([]float64, len(keys))
+	for j, key := range keys {
+		out[j] = math.Exp(dot(q, key) / math.Sqrt(float64(len(q))))
+		sum += out[j]
+	}
+	for j := range out {
+		out[j] /= sum
+	}
+	return out
 }
 
 // ranked turns the keys that may be looked at to their ranks, and the query to the last of them.

@@ -84,7 +84,7 @@ func (r *runner) prompt(p pass, total int) error {
 	if err := r.embed(); err != nil {
 		return err
 	}
-	for layer := range m.cfg.Layers {
+	for layer := range r.s.layers() {
 		if err := r.layer(layer, func(rows int) { p.progress(layer*n+rows, total) }); err != nil {
 			return err
 		}

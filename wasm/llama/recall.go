@@ -43,7 +43,11 @@ func (s *Session) recall(ctx context.Context, position int32) error {
 			last = i / s.geo.KVHeads
 		}
 	}
-	if last < 0 {
+	switch {
+	case last >= 0:
+	case s.depth > 0: // it had left layers that are not computed now
+		return nil
+	default:
 		return fmt.Errorf("%w: position %d", ErrNoShadow, position)
 	}
 	if s.grows() {

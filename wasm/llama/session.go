@@ -56,6 +56,9 @@ type Session struct {
 	gone     departures
 	shadow   *shadow // of what left; nil unless it is wanted
 	shadowed bool    // there was one when the conversation began
+
+	peek  Probe // of what is computed again
+	depth int   // layers that are computed; 0 is all, and logits
 }
 
 // Errors that callers tell apart. A full cache is a *cache.FullError.

@@ -200,7 +200,7 @@ func (s *Session) again(ctx context.Context, ids []int32, spans []span, progress
 			s.did(*sp.deed)
 			continue
 		case sp.prompt:
-			p := pass{progress: func(now, _ int) { tell(done + now) }}
+			p := pass{progress: func(now, _ int) { tell(done + now) }, probe: s.peek}
 			if err := s.attempt(part, true, func() error { return s.prompt(ctx, part, p) }); err != nil {
 				return err
 			}
@@ -209,7 +209,7 @@ func (s *Session) again(ctx context.Context, ids []int32, spans []span, progress
 			continue
 		}
 		for i := range part {
-			if err := s.attempt(part[i:i+1], false, func() error { return s.token(ctx, part[i], nil) }); err != nil {
+			if err := s.attempt(part[i:i+1], false, func() error { return s.token(ctx, part[i], s.peek) }); err != nil {
 				return err
 			}
 			done += layers
@@ -268,9 +268,20 @@ func (r *runner) take(layer, n int) error {
 	return nil
 }
 
+// layers is how many layers are computed.
+func (s *Session) layers() int {
+	if s.depth > 0 {
+		return s.depth
+	}
+	return s.m.cfg.Layers
+}
+
 // logits runs the final norm and the output matrix for the last row and reads the result.
 func (r *runner) logits() error {
 	m := r.s.m
+	if r.s.depth > 0 {
+		return nil
+	}
 	r.args.Logits = step.LastRow
 	for op := layerOp(m.cfg.Layers); op < len(m.prog.Ops); op++ {
 		if err := r.run(m.cfg.Layers, op); err != nil {

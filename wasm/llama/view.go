@@ -22,8 +22,15 @@ type Rows struct {
 
 // Matrix is the whole causal attention of one head: queries × keys.
 type Matrix struct {
-	Tokens, Pool, Cells int     // Cells = ⌈Tokens/Pool⌉
-	Codes               []uint8 // [Cells][Cells]; each the largest of Pool × Pool; keys after their query are 0
+	Tokens, Pool, Cells int // Cells = ⌈Tokens/Pool⌉
+	// Codes is [Cells][Cells], each the largest of Pool × Pool. Keys after their query are 0, and those that had left then.
+	Codes []uint8
+	// Left is how many tokens the conversation had when each of them left the head's list, −1 where it is there; nil where
+	// none has left.
+	Left []int32
+	// Would is, with a shadow, what such queries would have given to the keys that had left, had all been there: in cells
+	// like those of Codes, 0 where nothing had left. Otherwise it is nil.
+	Would []uint8
 }
 
 // rowBytes bounds what is read of one token's rows; a Step has some more fields.
@@ -135,6 +142,10 @@ func trim(data []byte, lines, cells int, stride int64) []uint8 {
 // at. As in a prefill, the pass attends to keys and values that no page has rounded, so queries of later turns differ
 // from what they were by that rounding.
 //
+// Where tokens have left the head's list, queries are those of the turns as they were: the conversation happens once more,
+// in an arena of its own, which takes about as long as it took. What SetCap did counts as if it had been so from the
+// start.
+//
 // The session stays as it is, also if ctx is cancelled.
 func (s *Session) View(ctx context.Context, layer, head int) (*Matrix, error) {
 	m := s.m
@@ -161,6 +172,12 @@ func (s *Session) View(ctx context.Context, layer, head int) (*Matrix, error) {
 	}
 	out := &Matrix{Tokens: n}
 	out.Pool, out.Cells = step.Pool(n, step.MaxCells)
+	if s.gone.any(layer*m.cfg.KVHeads + head/(m.cfg.Heads/m.cfg.KVHeads)) {
+		if err := s.retrace(ctx, layer, head, out); err != nil {
+			return nil, fmt.Errorf("llama: view: %w", err)
+		}
+		return out, nil
+	}
 	stride := int64(out.Cells+3) &^ 3
 	dst, err := m.backend.Alloc(cache.Views, "attention matrix", int64(out.Cells)*stride)
 	if err != nil {
