@@ -40,9 +40,14 @@ func (e *engine) view(j job, v proto.View) error {
 	if err != nil {
 		return err
 	}
-	e.send(j.id, proto.Matrix{
+	m := proto.Matrix{
 		Layer: v.Layer, Head: v.Head, Tokens: uint32(x.Tokens), Pool: uint32(x.Pool), Cells: uint32(x.Cells), Codes: x.Codes,
-	})
+		Would: x.Would,
+	}
+	for _, at := range x.Left {
+		m.Left = append(m.Left, uint32(at)) // −1 becomes Stays
+	}
+	e.send(j.id, m)
 	e.send(j.id, e.state())
 	return nil
 }

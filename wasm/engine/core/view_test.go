@@ -4,6 +4,7 @@ package core
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"kvlens/cache"
@@ -98,6 +99,64 @@ func TestRowsAndMatrix(t *testing.T) {
 	}
 	if left := p.led.Rows()[cache.Views].Allocated; left != 0 {
 		t.Errorf("views still hold %d bytes", left)
+	}
+}
+
+// The matrix of a list that tokens have left: it says when each left, as the evictions of the steps did; no query has looked
+// at one from then on, and with a shadow it says what such queries would have given.
+func TestMatrixOfWhatLeft(t *testing.T) {
+	p := opened(t, hooks{})
+	for _, shadow := range []bool{false, true} {
+		m := under("h2o", 0.4)
+		m.Memory.Shadow = shadow
+		p.ask(m).ok()
+		g := ask(evening)
+		g.Max, g.Forced = 20, slices.Repeat([]uint32{57}, 19)
+		o := p.ask(g).ok()
+		k, prompt, would := o.last(), uint32(len(o.prompt.IDs)), 0
+		for layer := range uint32(5) {
+			head := layer % 6
+			list := layer*k.KVHeads + head/3
+			left := map[uint32]uint32{}
+			for _, s := range o.steps {
+				for i, at := range s.Evictions.Position {
+					if s.Evictions.Layer[i]*k.KVHeads+s.Evictions.Head[i] == list {
+						left[at] = s.Position
+					}
+				}
+			}
+			x := p.ask(proto.View{Layer: layer, Head: head}).ok().matrix
+			n := int(x.Tokens)
+			if len(x.Left) != n || x.Cells != x.Tokens || len(x.Codes) != n*n || len(x.Would) != map[bool]int{true: n * n}[shadow] {
+				t.Fatalf("%d tokens, %d cells, %d times, %d codes, %d beside them", n, x.Cells, len(x.Left), len(x.Codes), len(x.Would))
+			}
+			for at, since := range x.Left {
+				want, evicted := left[uint32(at)]
+				switch {
+				case has(k, k.Bits, int(list), at):
+					want = proto.Stays
+				case !evicted:
+					want = prompt
+				}
+				if since != want {
+					t.Errorf("layer %d: position %d left at %d, want %d", layer, at, since, want)
+				}
+				for q := range n {
+					gone := uint32(q) >= since
+					if gone && x.Codes[q*n+at] != 0 {
+						t.Errorf("layer %d: query %d looks at %d, which left at %d", layer, q, at, since)
+					}
+					if shadow && x.Would[q*n+at] != 0 {
+						if would++; !gone {
+							t.Errorf("layer %d: query %d would look at %d, which is there", layer, q, at)
+						}
+					}
+				}
+			}
+		}
+		if shadow && would == 0 {
+			t.Error("nothing would have got anything")
+		}
 	}
 }
 
