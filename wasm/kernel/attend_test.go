@@ -17,7 +17,7 @@ import (
 func (r *scoreRig) attend(x *kernel.Scoring, begin, end int, left string) {
 	r.t.Helper()
 	s, rows := &r.shape, end-begin
-	words := kernel.ScoringSession(r.cache, freshPos+begin, begin, rows, freshRows*s.KVHeads*s.HeadDim, roomSlots)
+	words := kernel.ScoringSession(r.cache, r.first+begin, begin, rows, r.rows*s.KVHeads*s.HeadDim, r.room)
 	words[kernel.WordSumsAt] = uint32(len(words))
 	for i := range r.geo.Layers * r.geo.KVHeads {
 		words = append(words, append(r.cache.List(i/r.geo.KVHeads, i%r.geo.KVHeads).Sums, 0)[0])
@@ -38,14 +38,14 @@ func TestAttend(t *testing.T) {
 			lib := newLibrary(dev)
 			lib.Plain = plain
 			r := newScoreRig(t, lib, dev, map[bool]cache.Format{true: cache.F16}[plain], false, false, false)
-			r.rows(left)
+			r.attention(left)
 			r.close()
 		}
 	}
 }
 
-// rows compares attention's rows from the fourth on with their definition. One list has tokens that left it, the other none.
-func (r *scoreRig) rows(left string) {
+// attention compares attention's rows from the fourth on with their definition. One list has tokens that left it, the other none.
+func (r *scoreRig) attention(left string) {
 	r.t.Helper()
 	s, d := &r.shape, r.shape.HeadDim
 	const begin, absorbed = 3, 5
@@ -58,8 +58,8 @@ func (r *scoreRig) rows(left string) {
 	}
 	r.upload("lists", quant.Bytes(lists))
 	r.upload("q", quant.Bytes(r.q[begin*s.Heads*d:]))
-	r.attend(r.lib.Scoring(&policy.Plan{}, s, &r.geo, scoreLayer), begin, freshRows, left)
-	rows := freshRows - begin
+	r.attend(r.lib.Scoring(&policy.Plan{}, s, &r.geo, scoreLayer), begin, r.rows, left)
+	rows := r.rows - begin
 	lse, out := r.read("lse", rows*s.Heads), r.read("a", rows*s.Heads*d)
 	for h := range s.Heads {
 		kv := h / (s.Heads / s.KVHeads)
@@ -78,7 +78,7 @@ func (r *scoreRig) rows(left string) {
 					acc[i] += w * float64(v[i])
 				}
 			}
-			for j := range len(c.Pos) - freshRows + begin + t + 1 {
+			for j := range len(c.Pos) - r.rows + begin + t + 1 {
 				add(c.K[j*d:], c.V[j*d:], 1)
 			}
 			if left == "mean" && kv == 1 {

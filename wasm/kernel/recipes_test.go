@@ -13,8 +13,8 @@ import (
 	"kvlens/wasm/quant"
 )
 
-// What scoring and selection keep of a layer is what a run keeps, under every registered recipe and wrapper, in
-// at most six dispatches; adaptive head budgets around expected attention take one more.
+// What scoring and selection keep of a layer is what a run keeps, under every registered recipe and wrapper, in at most five
+// dispatches; expected attention, adaptive head budgets and the weight of values take one more each.
 func TestRecipes(t *testing.T) {
 	dev := gputest.Open(t)
 	libs := map[bool]*kernel.Library{false: newLibrary(dev), true: newLibrary(dev)}
@@ -84,7 +84,7 @@ func (r *scoreRig) keep(name string, plan policy.Plan, tokens int) {
 	in := r.worth(p, tables)
 	run, err := policy.NewRun(p, r.policyShape(), policy.Budget{Tokens: tokens, Reserve: 1}, tables)
 	r.must(err)
-	run.Prompt(freshRows)
+	run.Prompt(r.rows)
 	var keeps []policy.Keep
 	for layer := range s.Layers {
 		keeps, err = run.Layer(layer, in, policy.GoLoops)
@@ -97,26 +97,24 @@ func (r *scoreRig) keep(name string, plan policy.Plan, tokens int) {
 
 	x := r.lib.Selection(p, s, &r.geo, scoreLayer, false)
 	sc := r.lib.Scoring(p, s, &r.geo, scoreLayer)
-	most := 6
-	if p.Score.Kind == policy.ScoreExpected && p.Heads.Kind == policy.HeadsAdaptive {
-		most = 7
+	most, n := 5, len(sc.Observe)+len(sc.Input)+len(x.Share)+len(x.Store)
+	if p.Score.Kind == policy.ScoreExpected {
+		most++
 	}
-	if n := len(sc.Observe) + len(sc.Input) + len(x.Share) + len(x.Store); n > most {
+	if p.Heads.Kind == policy.HeadsAdaptive {
+		most++
+	}
+	if p.Select.Kind == policy.SelectCritical {
+		most, n = most+1, n+1 // outputs, which takes a model's weights
+	}
+	if n > most {
 		r.t.Errorf("%s: %d dispatches", name, n)
 	}
-	var lists []uint32
-	ranks := slices.Repeat([]uint32{kernel.NoRank}, s.Layers*s.KVHeads*roomSlots)
+	quotas := make([]kernel.Quota, s.KVHeads)
 	weights := make([]float32, s.KVHeads*stride)
-	for i := range s.Layers * s.KVHeads {
-		h := i % s.KVHeads
-		l := r.cache.List(scoreLayer, h)
+	for h := range quotas {
 		c := &r.heads[h]
-		q := r.quota(p, c, len(kept[h]))
-		q.Live, q.Slots, q.New, q.Stride = l.Live, l.Slots, freshRows, stride
-		lists = append(lists, q.Words()...)
-		for rank, slot := range r.c.Stored[h] {
-			ranks[i*roomSlots+int(slot)] = uint32(rank)
-		}
+		quotas[h] = r.quota(p, c, len(kept[h]))
 		copy(weights[h*stride:], c.OutL1)
 	}
 	if p.Reduce.Kind == policy.ReduceLayer && r.c.Same { // values of one set count as their mean
@@ -125,21 +123,49 @@ func (r *scoreRig) keep(name string, plan policy.Plan, tokens int) {
 			weights[j], weights[stride+j] = mean, mean
 		}
 	}
-	r.upload("lists", quant.Bytes(lists))
-	r.upload("ranks", quant.Bytes(ranks))
 	r.upload("weights", quant.Bytes(weights))
-	for _, name := range []string{"stays", "kept"} {
-		r.upload(name, quant.Bytes(make([]uint32, s.KVHeads*(max(stride, roomSlots)+1))))
-	}
-	r.run(sc, x.Store[:1])
-	got := make([]uint32, s.KVHeads*(stride+1))
-	r.must(r.dev.Read(r.bufs["kept"], 0, quant.Bytes(got)))
-	for h, want := range kept {
-		n := min(int(got[s.KVHeads*stride+h]), stride)
-		if !slices.EqualFunc(got[h*stride:][:n], want, func(a uint32, b int32) bool { return a == uint32(b) }) {
-			r.t.Errorf("%s: list %d keeps %v, want %v", name, h, got[h*stride:][:n], want)
+	r.tell(quotas)
+	for h, got := range r.choose(x, sc) {
+		if want := kept[h]; !slices.Equal(got, want) {
+			r.t.Errorf("%s: list %d keeps %v, want %v", name, h, got, want)
 		}
 	}
+}
+
+// tell uploads what the host tells of the layer's lists.
+func (r *scoreRig) tell(quotas []kernel.Quota) {
+	r.t.Helper()
+	s, stride := &r.shape, r.c.Stride()
+	var lists []uint32
+	ranks := slices.Repeat([]uint32{kernel.NoRank}, s.Layers*s.KVHeads*r.room)
+	for i := range s.Layers * s.KVHeads {
+		h := i % s.KVHeads
+		l, q := r.cache.List(scoreLayer, h), quotas[h]
+		q.Live, q.Slots, q.New, q.Stride = l.Live, l.Slots, r.rows, stride
+		lists = append(lists, q.Words()...)
+		for rank, slot := range r.c.Stored[h] {
+			ranks[i*r.room+int(slot)] = uint32(rank)
+		}
+	}
+	r.upload("lists", quant.Bytes(lists))
+	r.upload("ranks", quant.Bytes(ranks))
+	for _, name := range []string{"stays", "kept"} {
+		r.upload(name, quant.Bytes(make([]uint32, s.KVHeads*(max(stride, r.room)+1))))
+	}
+}
+
+// choose selects on the device, and gives what stays of each list.
+func (r *scoreRig) choose(x *kernel.Selection, sc *kernel.Scoring) [][]int32 {
+	r.t.Helper()
+	r.run(sc, x.Store[:1])
+	heads, stride := r.shape.KVHeads, r.c.Stride()
+	got := make([]int32, heads*(stride+1))
+	r.must(r.dev.Read(r.bufs["kept"], 0, quant.Bytes(got)))
+	kept := make([][]int32, heads)
+	for h := range kept {
+		kept[h] = got[h*stride:][:min(int(got[heads*stride+h]), stride)]
+	}
+	return kept
 }
 
 // quota is what the host tells of a list that keeps so many tokens.

@@ -45,12 +45,12 @@ func (r *scoreRig) logits() [][]float64 {
 	if r.lib.Plain {
 		parts = 4
 	}
-	logits := slices.Repeat([]float32{9}, s.Heads*roomSlots) // beyond the slots, what earlier steps left
+	logits := slices.Repeat([]float32{9}, s.Heads*r.room) // beyond the slots, what earlier steps left
 	sums := make([]float32, parts*s.Heads*(s.HeadDim+1))
 	rows := make([][]float64, s.Heads)
 	for h := range rows {
 		l := r.list(h / (s.Heads / s.KVHeads)).List
-		row := logits[h*roomSlots:][:l.Slots]
+		row := logits[h*r.room:][:l.Slots]
 		top := math.Inf(-1)
 		for slot, at := range l.At {
 			row[slot] = kernel.Lowest
@@ -93,7 +93,7 @@ func TestScoringSums(t *testing.T) {
 			"halted":  {policy.Decode{Kind: policy.DecodeSums, Decay: .5}, 1, 0, true},
 		} {
 			x := r.lib.Scoring(&policy.Plan{Decode: c.rule}, &r.shape, &r.geo, scoreLayer)
-			words := kernel.ScoringSession(r.cache, 0, 0, 1, 0, roomSlots)
+			words := kernel.ScoringSession(r.cache, 0, 0, 1, 0, r.room)
 			words[kernel.WordHalt] = map[bool]uint32{true: 1}[c.halt]
 			r.upload("session", quant.Bytes(words))
 			r.upload("arena", r.arena)
@@ -182,18 +182,18 @@ func TestScoringPages(t *testing.T) {
 		s, d := &r.shape, r.shape.HeadDim
 		clear(r.q[s.Heads*d:][:d]) // to head 0 of row 1 all pages are alike
 		r.upload("q", quant.Bytes(r.q))
-		words := kernel.ScoringSession(r.cache, 0, 0, 1, 0, roomSlots)
+		words := kernel.ScoringSession(r.cache, 0, 0, 1, 0, r.room)
 		words[kernel.WordQuery] = 1
 		r.upload("session", quant.Bytes(words))
-		stride := (roomSlots + r.geo.Bound - 1) / r.geo.Bound
+		stride := (r.room + r.geo.Bound - 1) / r.geo.Bound
 		for read := 1; read <= 4; read++ {
 			p := &policy.Plan{Store: policy.Store{Page: r.geo.Bound, Read: read*r.geo.Bound + 1}}
 			x := r.lib.Scoring(p, s, &r.geo, scoreLayer)
 			r.run(x, x.Stored)
 			r.run(x, x.Query)
-			r.upload("scores", quant.Bytes(slices.Repeat([]float32{unread}, s.Heads*roomSlots)))
+			r.upload("scores", quant.Bytes(slices.Repeat([]float32{unread}, s.Heads*r.room)))
 			r.run(x, r.lib.Selection(p, s, &r.geo, scoreLayer, false).Logits)
-			scores := r.read("scores", s.Heads*roomSlots)
+			scores := r.read("scores", s.Heads*r.room)
 			marks := make([]uint32, s.Heads*stride)
 			r.must(r.dev.Read(r.bufs["marks"], 0, quant.Bytes(marks)))
 			arena := make([]byte, len(r.arena))
@@ -213,7 +213,7 @@ func TestScoringPages(t *testing.T) {
 					}
 				}
 				for slot, at := range l.At {
-					logit := scores[h*roomSlots+slot]
+					logit := scores[h*r.room+slot]
 					if !want[slot/r.geo.Bound] || at == cache.DeadPosition {
 						if logit != kernel.Lowest {
 							t.Errorf("%d pages: head %d, slot %d is not read: %v", read, h, slot, logit)

@@ -40,6 +40,9 @@ type scoreRig struct {
 	geo   cache.Geometry
 	cache *cache.Cache
 	arena []byte
+	first int                 // position of the first new row
+	rows  int                 // new rows
+	room  int                 // slots of a list that there is room for
 	heads []policy.Candidates // [n_kv_heads]
 	acc   [][]float32         // [n_kv_heads][candidates]: accumulated attention of the stored ones
 	raw   []float32           // [rows][heads][dim]: queries before RoPE
@@ -54,17 +57,10 @@ type scoreRig struct {
 // length too, from those of the other layer at any rate.
 func newScoreRig(t *testing.T, lib *kernel.Library, dev gpu.Device, f cache.Format, alike, empty bool, neox bool) *scoreRig {
 	t.Helper()
-	r := &scoreRig{t: t, lib: lib, dev: dev, rng: rand.New(rand.NewPCG(3, 4)), shape: scoreShape, bufs: map[string]gpu.Buffer{}, sizes: map[string]int{}}
-	r.shape.Neox = neox
-	s := &r.shape
-	r.geo = cache.Geometry{
-		Layers: s.Layers, KVHeads: s.KVHeads, HeadDim: s.HeadDim, Key: f, Value: f, PageK: 2, PageV: 4, Scores: true, Bound: 2, Sums: true,
-	}
-	var err error
-	r.cache, err = cache.New(r.geo, r.geo.FullBytes(64), new(cache.Ledger))
-	r.must(err)
-	t.Cleanup(r.cache.Close)
-	r.arena = make([]byte, r.cache.Cap())
+	s := scoreShape
+	s.Neox = neox
+	r := openScoreRig(t, lib, dev, s, cache.Geometry{Key: f, Value: f, PageK: 2, PageV: 4, Scores: true, Bound: 2, Sums: true}, 64)
+	r.first, r.rows, r.room = freshPos, freshRows, roomSlots
 	if !empty {
 		r.fill(alike)
 	}
@@ -77,15 +73,34 @@ func newScoreRig(t *testing.T, lib *kernel.Library, dev gpu.Device, f cache.Form
 	for h := range s.Heads {
 		r.c.Scored = append(r.c.Scored, h)
 	}
-	r.c.New = freshRows
-	for pos := range freshPos + freshRows + 8 {
-		for i := range s.RotDim / 2 {
-			sin, cos := math.Sincos(float64(pos) * math.Pow(50, -2*float64(i)/float64(s.RotDim)))
+	r.c.New = r.rows
+	r.turns(50, r.first+r.rows+8)
+	r.plain()
+	return r
+}
+
+// openScoreRig makes lists with nothing in them.
+func openScoreRig(t *testing.T, lib *kernel.Library, dev gpu.Device, s step.Shape, geo cache.Geometry, tokens int) *scoreRig {
+	t.Helper()
+	r := &scoreRig{t: t, lib: lib, dev: dev, rng: rand.New(rand.NewPCG(3, 4)), shape: s, bufs: map[string]gpu.Buffer{}, sizes: map[string]int{}}
+	geo.Layers, geo.KVHeads, geo.HeadDim = s.Layers, s.KVHeads, s.HeadDim
+	r.geo = geo
+	var err error
+	r.cache, err = cache.New(geo, geo.FullBytes(tokens), new(cache.Ledger))
+	r.must(err)
+	t.Cleanup(r.cache.Close)
+	r.arena = make([]byte, r.cache.Cap())
+	return r
+}
+
+// turns fills the table of cosines and sines.
+func (r *scoreRig) turns(base float64, positions int) {
+	for pos := range positions {
+		for i := range r.shape.RotDim / 2 {
+			sin, cos := math.Sincos(float64(pos) * math.Pow(base, -2*float64(i)/float64(r.shape.RotDim)))
 			r.rope = append(r.rope, float32(cos), float32(sin))
 		}
 	}
-	r.plain()
-	return r
 }
 
 func (r *scoreRig) must(err error) {
@@ -177,7 +192,7 @@ func unpack(lane []byte, f cache.Format, dim int) []float32 {
 func (r *scoreRig) plain() {
 	s, d := &r.shape, r.shape.HeadDim
 	width := s.KVHeads * d
-	kv := r.draw(2 * freshRows * width)
+	kv := r.draw(2 * r.rows * width)
 	clear(kv[3*width:][:d]) // a key of no length
 	for h := range s.KVHeads {
 		p := &ref.Pages{Arena: r.arena, List: r.cache.List(scoreLayer, h), Geo: r.geo}
@@ -188,23 +203,23 @@ func (r *scoreRig) plain() {
 			c.V = append(c.V, unpack(p.Value(int(slot)), r.geo.Value, d)...)
 			acc = append(acc, *p.Score(int(slot)))
 		}
-		for row := range freshRows {
-			c.Pos = append(c.Pos, int32(freshPos+row))
+		for row := range r.rows {
+			c.Pos = append(c.Pos, int32(r.first+row))
 			c.K = append(c.K, kv[row*width+h*d:][:d]...)
-			c.V = append(c.V, kv[(freshRows+row)*width+h*d:][:d]...)
+			c.V = append(c.V, kv[(r.rows+row)*width+h*d:][:d]...)
 		}
 		r.heads = append(r.heads, c)
-		r.acc = append(r.acc, append(acc, make([]float32, freshRows)...))
+		r.acc = append(r.acc, append(acc, make([]float32, r.rows)...))
 	}
-	r.raw = r.draw(freshRows * s.Heads * d)
+	r.raw = r.draw(r.rows * s.Heads * d)
 	r.q = slices.Clone(r.raw)
 	for i := range len(r.q) / d {
-		r.turn(freshPos + i/s.Heads).Apply(r.q[i*d:][:d])
+		r.turn(r.first + i/s.Heads).Apply(r.q[i*d:][:d])
 	}
 	r.upload("kv", quant.Bytes(kv))
 	r.upload("rope", quant.Bytes(r.rope))
 	r.upload("arena", r.arena)
-	r.upload("session", quant.Bytes(kernel.ScoringSession(r.cache, freshPos, 0, freshRows, freshRows*width, roomSlots)))
+	r.upload("session", quant.Bytes(kernel.ScoringSession(r.cache, r.first, 0, r.rows, r.rows*width, r.room)))
 }
 
 // upload makes or replaces a buffer.
@@ -242,7 +257,7 @@ func (r *scoreRig) run(x *kernel.Scoring, stages []kernel.Stage) {
 				continue
 			}
 			if _, ok := r.bufs[b.Name]; !ok {
-				n := x.Floats(b.Name, &r.c, roomSlots)
+				n := x.Floats(b.Name, &r.c, r.room)
 				if n == 0 {
 					r.t.Fatalf("%s: %s has no size", st.Variant.Label(), b.Name)
 				}

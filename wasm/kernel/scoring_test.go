@@ -77,7 +77,7 @@ func (r *scoreRig) score(name string, p *policy.Plan) {
 	in := r.worth(p, tables)
 	run, err := policy.NewRun(p, r.policyShape(), policy.Budget{Tokens: 1000}, tables)
 	r.must(err)
-	run.Prompt(freshRows)
+	run.Prompt(r.rows)
 	_, err = run.Layer(scoreLayer, in, policy.GoLoops)
 	r.must(err)
 	stride := r.c.Stride()
@@ -114,9 +114,9 @@ func (r *scoreRig) worth(p *policy.Plan, tables *policy.Tables) *policy.Input {
 	switch p.Score.Kind {
 	case windowKind, indicatorKind:
 		w := p.Score.Window
-		in.Queries = r.q[(freshRows-w)*width:]
+		in.Queries = r.q[(r.rows-w)*width:]
 		// The buffer of queries goes round: the first of them is its last row.
-		r.c.Queries, r.c.FirstRow, r.c.First, r.c.Around = w, freshRows-w, w, w+1
+		r.c.Queries, r.c.FirstRow, r.c.First, r.c.Around = w, r.rows-w, w, w+1
 		ring := append(slices.Clone(in.Queries[width:]), r.draw(width)...)
 		r.upload("q", quant.Bytes(append(ring, in.Queries[:width]...)))
 	case columnsKind:
@@ -133,7 +133,7 @@ func (r *scoreRig) worth(p *policy.Plan, tables *policy.Tables) *policy.Input {
 func (r *scoreRig) columns(x *kernel.Scoring) [][]float32 {
 	s := &r.shape
 	width := s.Heads * s.HeadDim
-	for _, c := range [][2]int{{0, 4}, {4, freshRows}} {
+	for _, c := range [][2]int{{0, 4}, {4, r.rows}} {
 		r.upload("q", quant.Bytes(r.q[c[0]*width:c[1]*width]))
 		r.c.Queries, r.c.FirstRow, r.c.First, r.c.Around = c[1]-c[0], c[0], 0, c[1]-c[0]
 		r.attend(x, c[0], c[1], "gone")
@@ -144,7 +144,7 @@ func (r *scoreRig) columns(x *kernel.Scoring) [][]float32 {
 		kv := h / (s.Heads / s.KVHeads)
 		k := r.heads[kv].K
 		out[h] = slices.Clone(r.acc[kv])
-		stage.Attention(stage.Go{}, out[h], make([]float32, len(out[h])), r.q[h*s.HeadDim:], width, freshRows, k, s.HeadDim)
+		stage.Attention(stage.Go{}, out[h], make([]float32, len(out[h])), r.q[h*s.HeadDim:], width, r.rows, k, s.HeadDim)
 	}
 	return out
 }
@@ -154,20 +154,20 @@ func (r *scoreRig) columns(x *kernel.Scoring) [][]float32 {
 func (r *scoreRig) spread(x *kernel.Scoring, p *policy.Plan) *policy.Spread {
 	s, d := &r.shape, r.shape.HeadDim
 	width := s.Heads * d
-	skip := max(0, p.Protect.Sinks-freshPos)
-	for _, c := range [][2]int{{0, 1}, {1, 5}, {5, freshRows}} {
+	skip := max(0, p.Protect.Sinks-r.first)
+	for _, c := range [][2]int{{0, 1}, {1, 5}, {5, r.rows}} {
 		r.upload("q", quant.Bytes(r.q[c[0]*width:c[1]*width]))
-		r.upload("session", quant.Bytes(kernel.ScoringSession(r.cache, freshPos+c[0], c[0], c[1]-c[0], freshRows*s.KVHeads*d, roomSlots)))
+		r.upload("session", quant.Bytes(kernel.ScoringSession(r.cache, r.first+c[0], c[0], c[1]-c[0], r.rows*s.KVHeads*d, r.room)))
 		r.c.Seen = max(0, c[0]-skip)
 		r.run(x, x.Observe)
 	}
-	r.c.Seen, r.c.Queries, r.c.FirstRow = freshRows-skip, 1, freshRows-1
+	r.c.Seen, r.c.Queries, r.c.FirstRow = r.rows-skip, 1, r.rows-1
 	rope := func(pos int) []float32 { return r.turn(pos).CosSin }
-	mean := stage.MeanRotation(rope, s.Neox, freshPos+freshRows, p.Score.Future)
+	mean := stage.MeanRotation(rope, s.Neox, r.first+r.rows, p.Score.Future)
 	r.upload("turn", quant.Bytes(mean.CosSin))
-	out := &policy.Spread{N: freshRows - skip, Mean: make([]float32, width), Cov: make([]float32, width*d), Rope: rope, Neox: s.Neox}
+	out := &policy.Spread{N: r.rows - skip, Mean: make([]float32, width), Cov: make([]float32, width*d), Rope: rope, Neox: s.Neox}
 	each := func(do func(at int, q []float32)) {
-		for row := skip; row < freshRows; row++ {
+		for row := skip; row < r.rows; row++ {
 			for h := range s.Heads {
 				do(h, r.raw[(row*s.Heads+h)*d:][:d])
 			}
