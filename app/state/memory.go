@@ -104,6 +104,17 @@ func (m Memory) Used() uint64 {
 	return n
 }
 
+// Needed is how much of that is used: pages are handed out whole.
+func (m Memory) Needed() uint64 {
+	var n uint64
+	for _, r := range m.Rows {
+		if r.Kind.InArena() && r.Kind != Free {
+			n += r.Logical
+		}
+	}
+	return n
+}
+
 // Row finds a kind's line.
 func (m Memory) Row(k Kind) Row {
 	for _, r := range m.Rows {

@@ -47,8 +47,8 @@ func (t *turn) alternatives() app.UI {
 	}
 	title := c.t("alternatives.title")
 	// The title stands outside of what scrolls, so that a narrow page shows all of it.
-	return app.Div().Class("what-else").Body(
-		app.P().Text(title),
+	return app.Details().Class("what-else fold").Body(
+		app.Summary().Text(title),
 		named(app.Div(), "alternatives").Class("alternatives").TabIndex(0).Role("region").Aria("label", title).Body(
 			app.Table().Aria("label", title).Body(
 				app.THead().Body(app.Tr().Body(heads...)),

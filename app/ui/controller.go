@@ -46,6 +46,7 @@ type controller struct {
 	card     card
 	eyes     eyes
 	plot     plot
+	follower follower
 	live     announcer
 	ringed   app.Value   // the token that is asked about; nil for none
 	focused  app.Value   // what had the focus when a change of the cache began; nil for nothing

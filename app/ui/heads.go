@@ -156,7 +156,7 @@ func (h *heads) grid() app.UI {
 }
 
 func (h *heads) row(key string, i int, gap bool, cells []app.UI) app.UI {
-	class := "line"
+	class := "hrow"
 	if gap {
 		class += " gap"
 	}
@@ -176,7 +176,7 @@ func (h *heads) top() app.UI {
 			}
 			cells = append(cells, app.Span().Class("number").Text(text))
 		}
-		return app.Div().Class("line top").Aria("hidden", "true").Body(cells...)
+		return app.Div().Class("hrow top").Aria("hidden", "true").Body(cells...)
 	}
 	for g := range h.Heads / h.Group {
 		text := ""
@@ -185,7 +185,7 @@ func (h *heads) top() app.UI {
 		}
 		cells = append(cells, app.Span().Class("bracket").Text(text))
 	}
-	return app.Div().Class("line top").Aria("hidden", "true").Body(cells...)
+	return app.Div().Class("hrow top").Aria("hidden", "true").Body(cells...)
 }
 
 // cell is one head. Its letter is an attribute that eyes writes.
@@ -231,7 +231,7 @@ func ramp(from, to string) app.UI {
 	return app.Span().Class("ramp small").Body(app.Text(from), app.Span().Class("cividis").Aria("hidden", "true"), app.Text(to))
 }
 
-// chosen says what the picked head looks at, and leads to its matrix where that is further down.
+// chosen leads to the matrix of the picked head, where that is further down.
 func (h *heads) chosen() app.UI {
 	c := h.C
 	if h.Picked == state.NoHead {
@@ -239,10 +239,8 @@ func (h *heads) chosen() app.UI {
 	}
 	return app.Div().Class("row chosen").Body(
 		app.Span().Class("h").Text(c.t("heads.name", "layer", h.Picked.Layer+1, "head", h.Picked.Head+1)),
-		named(app.Button(), "head-show").Type("button").Class("ghost far").Text(c.t("heads.show")).
+		named(app.Button(), "head-show").Type("button").Class("ghost").Text(c.t("heads.show")).
 			OnClick(func(app.Context, app.Event) { scrollTo("matrix") }),
-		named(app.Button(), "head-drop").Type("button").Class("ghost").Text(c.t("heads.drop")).
-			OnClick(func(app.Context, app.Event) { c.pick(state.NoHead) }),
 	)
 }
 

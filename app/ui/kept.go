@@ -130,7 +130,7 @@ func (c *controller) scopeText() string {
 
 func (s *story) Render() app.UI {
 	c := s.C
-	return named(app.Section(), "kept").Class("kept").Aria("label", c.t("kept.title")).Body(
+	return named(app.Section(), "kept").ID("kept").Class("kept").Aria("label", c.t("kept.title")).Body(
 		app.Div().Class("head").Body(
 			app.Span().Class("h").Text(c.t("kept.title")),
 			s.choose("scope-layer", "kept.layers", "kept.layer.n", s.Layers, s.Scope.Layer, func(i int) state.Scope { return state.Scope{Layer: i, Head: s.Scope.Head} }, false),

@@ -75,6 +75,7 @@ func (x *matrix) Render() app.UI {
 		app.Div().Class("head").Body(
 			named(app.H2(), "matrix-title").ID("matrix-title"),
 			named(app.Span(), "matrix-says").ID("matrix-says").Class("small"),
+			x.drop(),
 		),
 		app.P().ID("matrix-hint").Class("small").Text(c.t("matrix.hint")),
 		app.Div().ID("matrix-body").Class("body").Body(
@@ -100,6 +101,15 @@ func (x *matrix) Render() app.UI {
 			x.table(),
 		),
 	)
+}
+
+// drop lets go of the head.
+func (x *matrix) drop() app.UI {
+	if !x.Picked {
+		return nothing()
+	}
+	return named(app.Button(), "head-drop").Type("button").Class("ghost icon").Aria("label", x.C.t("heads.drop")).
+		Body(app.Span().Aria("hidden", "true").Text("✕")).OnClick(func(app.Context, app.Event) { x.C.pick(state.NoHead) })
 }
 
 // row chooses the query, one by one.

@@ -52,10 +52,52 @@ func (p *memory) Render() app.UI {
 		p.gauge(used),
 		p.arena(),
 		named(app.P(), "memory-tokens").Class("small").Text(p.tokens()),
-		c.budgets(),
-		p.exact(),
-		p.table(),
-		app.P().Class("small").Text(p.token()),
+		p.padding(used),
+		p.beside(),
+		named(app.Details(), "memory-more").Class("fold").Body(
+			app.Summary().Text(c.t("memory.more")),
+			c.budgets(),
+			p.exact(),
+			p.table(),
+			app.P().Class("small").Text(p.token()),
+		),
+	)
+}
+
+// padding says how much of the pages is not needed, where that is more than 5 %.
+func (p *memory) padding(used uint64) app.UI {
+	needed := p.M.Needed()
+	if needed >= used || used-needed <= used/20 {
+		return nothing()
+	}
+	return named(app.P(), "memory-padding").Class("small").Body(
+		app.Span().Class("swatch b-veil").Aria("hidden", "true"), app.Text(p.C.t("memory.padding", "n", p.C.words.Bytes(used-needed))))
+}
+
+// beside are the bytes that are about the cache and not under its cap: copies of what has left, and of what was.
+func (p *memory) beside() app.UI {
+	c, m := p.C, p.M
+	shadow, checkpoints := m.Row(state.Shadow).Allocated, m.Row(state.Checkpoints).Allocated
+	if shadow+checkpoints == 0 {
+		return nothing()
+	}
+	var parts []string
+	if shadow > 0 {
+		parts = append(parts, c.t("memory.shadow", "n", c.words.Bytes(shadow)))
+	}
+	if checkpoints > 0 {
+		parts = append(parts, c.t("memory.checkpoints", "n", c.words.Bytes(checkpoints)))
+	}
+	const width = 1000
+	at := func(bytes uint64) string {
+		return strconv.Itoa(int(share(bytes, max(m.Cap, shadow+checkpoints)) * width))
+	}
+	return app.Div().Class("beside").Body(
+		svg("svg").Class("gauge").Attr("viewBox", "0 0 1000 24").Attr("preserveAspectRatio", "none").Aria("hidden", "true").Body(
+			svg("rect").Class("f-none").Attr("width", at(shadow+checkpoints)).Attr("height", "24"),
+			svg("rect").Class("f-cold").Attr("width", at(shadow)).Attr("height", "24"),
+		),
+		named(app.P(), "memory-beside").Class("small").Text(c.t("memory.beside", "what", strings.Join(parts, c.t("list.separator")))),
 	)
 }
 
@@ -77,6 +119,7 @@ func (p *memory) gauge(used uint64) app.UI {
 	const width = 1000
 	at := func(bytes uint64) string { return strconv.Itoa(int(share(min(bytes, m.Cap), m.Cap) * width)) }
 	pages := m.Row(state.KVF16).Allocated + m.Row(state.KVF32).Allocated
+	needed := m.Needed()
 	tick := "0" // the most there has been
 	if m.PeakKV > 0 {
 		tick = "3"
@@ -85,6 +128,7 @@ func (p *memory) gauge(used uint64) app.UI {
 		svg("rect").Class("f-rule").Attr("width", "1000").Attr("height", "24"),
 		svg("rect").Class("f-sink").Attr("width", at(used)).Attr("height", "24"),
 		svg("rect").Class("f-recent").Attr("width", at(pages)).Attr("height", "24"),
+		svg("rect").Class("f-veil").Attr("x", at(needed)).Attr("width", at(used-min(used, needed))).Attr("height", "24"),
 		svg("rect").Class("f-ink").Attr("x", at(m.PeakKV)).Attr("width", tick).Attr("height", "24"),
 	)
 	text := c.t("memory.meter", "used", c.words.Bytes(used), "cap", c.words.Bytes(m.Cap), "percent", c.words.Percent(share(used, m.Cap)))

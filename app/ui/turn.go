@@ -40,9 +40,7 @@ func (t *turn) OnMount(app.Context) {
 	t.C.paints = append(t.C.paints, t)
 	t.paint(t.C.columns())
 	t.answer.Call("scrollIntoView", map[string]any{"block": "nearest"})
-	if main := byID("main"); main.Truthy() { // paint keeps to the end from there
-		main.Set("scrollTop", main.Get("scrollHeight"))
-	}
+	t.C.followTurn()
 }
 
 func (t *turn) OnDismount() {
@@ -221,29 +219,6 @@ func (c *controller) turn(serial uint32) (state.Turn, bool) {
 		}
 	}
 	return state.Turn{}, false
-}
-
-// paint brings the texts on the page up to date. While there is an answer, a reader at the end of the text stays at its
-// end, also when what follows the answer is drawn.
-func (c *controller) paint(running bool) {
-	main := byID("main")
-	const near = 80.0
-	atEnd := main.Truthy() && running &&
-		main.Get("scrollHeight").Float()-main.Get("scrollTop").Float()-main.Get("clientHeight").Float() < near
-	columns := c.columns()
-	for _, t := range c.paints {
-		t.paint(columns)
-	}
-	c.eyes.paint()
-	c.plot.paint()
-	if !atEnd {
-		return
-	}
-	toEnd := func(app.Context) { main.Set("scrollTop", main.Get("scrollHeight")) }
-	toEnd(c.home)
-	if !c.model.Running() {
-		c.home.Defer(toEnd)
-	}
 }
 
 // most is how many tokens an answer may have for its alternatives to be laid out.
