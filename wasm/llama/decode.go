@@ -44,6 +44,13 @@ func (s *Session) token(ctx context.Context, id int32, probe Probe) error {
 // token runs all layers for the one row of the turn.
 func (r *runner) token() error {
 	r.args.Stored, r.args.From, r.args.To = true, 0, 1
+	k := r.s.devices()
+	if k != nil {
+		if err := r.joins(k); err != nil {
+			return err
+		}
+		r.s.touched = true
+	}
 	if err := r.run(-1, 0); err != nil {
 		return err
 	}
@@ -67,13 +74,19 @@ func (r *runner) token() error {
 			}
 		}
 	}
+	if k != nil {
+		return r.joined(k)
+	}
 	return nil
 }
 
 // slot gives the row a slot in every list of a layer.
 func (r *runner) slot(layer int) (err error) {
-	if r.s.run == nil {
+	switch {
+	case r.s.run == nil:
 		return r.take(layer, 1)
+	case r.s.devices() != nil:
+		return nil // it chooses them
 	}
 	at := make([][]uint32, r.s.m.cfg.KVHeads)
 	for h := range at {
@@ -89,6 +102,9 @@ func (r *runner) drop(layer int) error {
 	s := r.s
 	if s.run == nil {
 		return nil
+	}
+	if k := s.devices(); k != nil {
+		return k.Drop(&r.args, layer)
 	}
 	s.touched = true
 	if s.recipe.plan.Decode.Kind == policy.DecodeOldest {

@@ -42,6 +42,8 @@ type GenerateOptions struct {
 	Sampler Picker           // mandatory
 	Stop    func(int32) bool // token ids that end the answer; may be nil
 	Forced  []int32          // teacher forcing: these ids take the place of the first sampled ones
+	// Evictions asks for Token.Evicted where the backend chooses what leaves: there it costs that much more to read.
+	Evictions bool
 }
 
 // Token is one generated token.
@@ -70,7 +72,7 @@ func (s *Session) Generate(ctx context.Context, o GenerateOptions, emit func(Tok
 		return ReasonNone, err
 	}
 	if sampler, ok := o.Sampler.(*sample.Sampler); ok && o.Max > 0 {
-		if _, ok := s.m.exec.(step.Stepper); ok && !s.watched && s.recipe.full {
+		if _, ok := s.m.exec.(step.Stepper); ok && !s.watched {
 			return s.replay(ctx, sampler, o, emit)
 		}
 	}

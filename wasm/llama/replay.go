@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"kvlens/cache"
@@ -20,14 +21,14 @@ func (s *Session) replay(ctx context.Context, sampler *sample.Sampler, o Generat
 		return ReasonNone, fmt.Errorf("llama: generate: %w", ErrBusy)
 	}
 	m.busy = true
-	r := replayer{s: s, o: o, begin: time.Now()}
+	r := replayer{s: s, o: o, settings: sampler.State(), pending: -1, at: s.pos, since: time.Now()}
 	defer func() {
 		m.busy = false
-		if e := r.end(sampler); err == nil && e != nil {
+		if e := r.end(ctx, sampler); err == nil && e != nil {
 			reason, err = ReasonNone, e
 		}
 	}()
-	if err := r.start(sampler.State()); err != nil {
+	if err := r.start(); err != nil {
 		return ReasonNone, fmt.Errorf("llama: generate: %w", err)
 	}
 	for {
@@ -64,13 +65,23 @@ func (s *Session) replay(ctx context.Context, sampler *sample.Sampler, o Generat
 type replayer struct {
 	s         *Session
 	o         GenerateOptions
+	settings  sample.Params // with the state of the generator
+	since     time.Time     // of the token that is computed
 	stepper   step.Stepper
-	begin     time.Time // of the token that is computed
+	device    step.Keeper // that chooses what leaves; nil where the host gives slots
+	args      step.Args
+	pending   int32 // token at at, −1 where it is to be chosen from logits that are there
+	at        int
+	stops     []int32 // at which the backend ends the answer itself
 	submitted int
-	tokens    int
+	tokens    int // that came
+	drawn     int // of them, those that settings are behind
+	until     int // tokens that may be submitted before the answer has to begin anew
 	flight    []inFlight
-	settled   *cache.Mark      // before the last token that this answer added to the cache
-	full      *cache.FullError // why no more can be submitted
+	stored    bool        // this answer has added a token to the cache
+	settled   *cache.Mark // before the last one, where the host gives slots
+	packed    bool        // nothing was submitted since pages moved together
+	full      error       // why no more can be submitted: a *cache.FullError
 }
 
 // inFlight is a step that was submitted: whether it stores the token before it, and the cache as it was then.
@@ -79,34 +90,56 @@ type inFlight struct {
 	before cache.Mark
 }
 
-func (r *replayer) start(p sample.Params) error {
+// stretch is how many tokens of an endless answer are prepared at a time.
+const stretch = 1024
+
+// start begins an answer of the session.
+func (r *replayer) start() error {
 	s, m := r.s, r.s.m
-	if err := m.reach(s.pos + min(r.o.Max, s.cache.Room()) + 1); err != nil {
+	if id, ok := s.Pending(); ok {
+		r.pending = id
+	}
+	for id := range int32(m.cfg.Vocab) {
+		if r.o.Stop != nil && r.o.Stop(id) {
+			r.stops = append(r.stops, id)
+		}
+	}
+	if len(r.stops) > step.MaxStops {
+		r.stops = nil // the host still ends the answer, and takes back what was computed past it
+	}
+	if err := r.begin(); err != nil || r.pending >= 0 {
+		return err
+	}
+	return m.backend.Upload(m.exec.Scratch(step.Logits), 0, quant.Bytes(s.logits))
+}
+
+// begin begins, or goes on where the tokens so far have ended.
+func (r *replayer) begin() error {
+	s, m := r.s, r.s.m
+	r.until = min(r.o.Max, r.submitted+min(stretch, s.Room()+1))
+	if err := s.ready(r.at + r.until - r.submitted + 1); err != nil {
 		return err
 	}
 	if err := m.exec.Grow(1, 1); err != nil {
 		return err
 	}
+	r.args = step.Args{Cache: s.cache, Arena: s.arena, Pos: r.at}
+	p := r.settings
 	a := step.Answer{
-		Cache: s.cache, Arena: s.arena, Pos: s.pos, Pending: -1,
+		Cache: s.cache, Arena: s.arena, Pos: r.at, Pending: r.pending, Stop: r.stops, Watch: r.o.Evictions,
 		Sampling: step.Sampling{
 			Temperature: p.Temperature, TopP: p.TopP, MinP: p.MinP, Repeat: p.Repeat, TopK: p.TopK, Random: p.Seed,
 		},
-		Recent: s.ids[max(0, len(s.ids)-recentTokens):],
+		Recent: slices.Clone(s.ids[max(0, len(s.ids)-recentTokens):]),
 	}
-	if id, ok := s.Pending(); ok {
-		a.Pending = id
-		a.Recent = append(append([]int32(nil), a.Recent...), id)
-	} else if err := m.backend.Upload(m.exec.Scratch(step.Logits), 0, quant.Bytes(s.logits)); err != nil {
-		return err
+	if r.pending >= 0 {
+		a.Recent = append(a.Recent, r.pending)
 	}
-	for id := range int32(m.cfg.Vocab) {
-		if r.o.Stop != nil && r.o.Stop(id) {
-			a.Stop = append(a.Stop, id)
+	if r.device = s.devices(); r.device != nil {
+		var err error
+		if a.Rules, err = s.lendFor(r.device, &r.args, r.until-r.submitted); err != nil {
+			return err
 		}
-	}
-	if len(a.Stop) > step.MaxStops {
-		a.Stop = nil // the host still ends the answer, and takes back what was computed past it
 	}
 	r.stepper = m.exec.(step.Stepper)
 	return r.stepper.Begin(&a)
@@ -115,29 +148,81 @@ func (r *replayer) start(p sample.Params) error {
 // fill submits as many steps as may be in flight.
 func (r *replayer) fill(ctx context.Context) error {
 	for r.full == nil && (ctx.Err() == nil || r.submitted == 0) && r.submitted < r.o.Max && len(r.flight) < step.InFlight {
-		forced := int32(-1)
-		if r.submitted < len(r.o.Forced) {
-			if forced = r.o.Forced[r.submitted]; forced < 0 || int(forced) >= r.s.m.cfg.Vocab {
-				return fmt.Errorf("%w: %d", ErrToken, forced)
+		var err error
+		if r.submitted < r.until {
+			if err = r.submit(); err == nil {
+				continue
 			}
 		}
-		f := inFlight{stores: r.submitted > 0 || len(r.s.pending) > 0, before: r.s.cache.Mark()}
-		err := r.stepper.Submit(forced)
-		if errors.As(err, &r.full) {
+		switch {
+		case err != nil && !crowded(err):
+			return err
+		case len(r.flight) > 0:
+			return nil // it goes on when all have come
+		case err != nil && (r.device == nil || r.packed):
+			r.full = err
 			return nil
 		}
-		if err != nil {
-			r.s.cache.Restore(f.before)
+		if err := r.renew(err != nil); err != nil {
 			return err
 		}
-		r.flight = append(r.flight, f)
-		r.submitted++
 	}
 	return nil
 }
 
-// next waits for a token. What is in flight is waited for even if ctx is cancelled: it joins the answer.
-func (r *replayer) next(ctx context.Context) (Token, error) {
+// submit submits one step.
+func (r *replayer) submit() error {
+	forced := int32(-1)
+	if r.submitted < len(r.o.Forced) {
+		if forced = r.o.Forced[r.submitted]; forced < 0 || int(forced) >= r.s.m.cfg.Vocab {
+			return fmt.Errorf("%w: %d", ErrToken, forced)
+		}
+	}
+	f := inFlight{stores: r.submitted > 0 || r.pending >= 0}
+	if r.device == nil {
+		f.before = r.s.cache.Mark()
+	}
+	if err := r.stepper.Submit(forced); err != nil {
+		if r.device == nil && !crowded(err) {
+			r.s.cache.Restore(f.before)
+		}
+		return err
+	}
+	r.flight = append(r.flight, f)
+	r.submitted++
+	r.packed = false
+	return nil
+}
+
+// renew begins the rest of the answer anew: with pages moved together, or with more of the RoPE table.
+func (r *replayer) renew(pack bool) error {
+	r.stepper.End()
+	if r.device != nil && pack {
+		if err := r.s.closeUp(r.device, &r.args); err != nil {
+			return err
+		}
+		r.packed = true
+	} else if r.device != nil {
+		if err := r.s.regain(r.device, &r.args); err != nil {
+			return err
+		}
+	}
+	sampler := sample.New(r.settings)
+	r.skip(sampler)
+	r.settings = sampler.State()
+	return r.begin()
+}
+
+// skip moves a generator past the tokens that were drawn.
+func (r *replayer) skip(s *sample.Sampler) {
+	if r.settings.Temperature > 0 {
+		s.Skip(r.tokens - r.drawn)
+	}
+	r.drawn = r.tokens
+}
+
+// take waits for the oldest step. What is in flight is waited for even if ctx is cancelled: it joins the answer.
+func (r *replayer) take(ctx context.Context) (step.Choice, error) {
 	c, err := r.stepper.Next(context.WithoutCancel(ctx))
 	switch {
 	case errors.Is(err, step.ErrLogits):
@@ -145,47 +230,62 @@ func (r *replayer) next(ctx context.Context) (Token, error) {
 	case err == nil && c.ID < 0:
 		err = errors.New("the backend ended the answer by itself")
 	}
-	s, f := r.s, r.flight[0]
-	if f.stores && (err == nil || errors.Is(err, step.ErrLogits)) {
-		s.join(s.pending, false)
-		s.pending = nil
-		r.settled = &f.before
+	f := r.flight[0]
+	if stored := err == nil || errors.Is(err, step.ErrLogits); stored && f.stores {
+		r.at++
+		r.stored, r.settled = true, &f.before
 		r.flight = r.flight[1:]
 	} else if !f.stores {
 		r.flight = r.flight[1:]
+	}
+	if err == nil {
+		r.tokens++
+		r.pending = c.ID
+	}
+	return c, err
+}
+
+// next waits for a token.
+func (r *replayer) next(ctx context.Context) (Token, error) {
+	s, was := r.s, r.at
+	c, err := r.take(ctx)
+	if r.at > was {
+		s.join(s.pending, false)
+		s.pending = nil
 	}
 	if err != nil {
 		return Token{}, err
 	}
 	now := time.Now()
 	t := Token{
-		ID: c.ID, Position: s.pos, Forced: r.tokens < len(r.o.Forced),
-		Choice: sample.Choice{ID: c.ID, Prob: c.Prob, TopIDs: c.TopIDs, TopProbs: c.TopProbs},
-		Millis: now.Sub(r.begin).Seconds() * 1000,
+		ID: c.ID, Position: s.pos, Forced: r.tokens <= len(r.o.Forced),
+		Choice:  sample.Choice{ID: c.ID, Prob: c.Prob, TopIDs: c.TopIDs, TopProbs: c.TopProbs},
+		Evicted: s.evictions(c.Left), Millis: now.Sub(r.since).Seconds() * 1000,
 	}
-	r.begin = now
-	r.tokens++
+	r.since = now
 	s.pending = []int32{c.ID}
 	return t, nil
 }
 
 // end takes back what was computed past the answer, and fetches the logits after the last token in the cache.
-func (r *replayer) end(sampler *sample.Sampler) error {
+func (r *replayer) end(ctx context.Context, sampler *sample.Sampler) error {
 	s, m := r.s, r.s.m
 	if r.stepper == nil {
 		return nil
 	}
-	r.stepper.End()
-	if sampler.State().Temperature > 0 {
-		sampler.Skip(r.tokens)
+	r.skip(sampler)
+	past := len(r.flight) > 0 && !slices.Contains(r.stops, r.pending) // after a stop id nothing is stored
+	if err := r.close(); err != nil {
+		return err
 	}
-	if len(r.flight) > 0 {
-		s.cache.Restore(r.flight[0].before)
-	}
-	if r.settled == nil {
+	switch {
+	case past && r.device != nil: // what has left for it has left
+		s.cache.Reset()
+		s.stale = true
+		return s.settled(context.WithoutCancel(ctx))
+	case !r.stored:
 		return nil // the logits are those from before
-	}
-	if len(r.flight) == 0 {
+	case !past:
 		return m.backend.Read(m.exec.Scratch(step.Logits), 0, quant.Bytes(s.logits))
 	}
 	// Steps that were taken back left their logits: compute the last token's again.
@@ -195,4 +295,22 @@ func (r *replayer) end(sampler *sample.Sampler) error {
 	s.pos--
 	s.spans[len(s.spans)-1].tokens--
 	return s.decode(context.Background(), last, nil)
+}
+
+// close ends the answer on the backend.
+func (r *replayer) close() error {
+	s := r.s
+	r.stepper.End()
+	if r.device == nil {
+		if len(r.flight) > 0 {
+			s.cache.Restore(r.flight[0].before)
+		}
+		return nil
+	}
+	err := s.regain(r.device, &r.args)
+	if err != nil {
+		s.cache.Reset()
+		s.stale = true
+	}
+	return err
 }

@@ -19,6 +19,17 @@ func (s *Session) stream(ctx context.Context, ids []int32, p pass) error {
 			return err
 		}
 	}
+	if s.ahead() && p.row == nil && p.probe == nil && first < len(ids)-1 {
+		n := len(ids)
+		if s.watched {
+			n-- // the last one's rows are wanted
+		}
+		err := s.forces(ctx, ids[first:n], s.pos+first, func(done int) { p.progress((first+done)*layers, total) })
+		if err != nil {
+			return err
+		}
+		first = n
+	}
 	for i := first; i < len(ids); i++ {
 		r := &runner{s: s, ctx: ctx, args: s.args(ids[i : i+1]), probe: p.probe}
 		r.args.Pos += i
