@@ -136,7 +136,12 @@ func pin(m Model, e SetPin) (Model, []Effect) {
 		}
 		slices.Sort(pins)
 	}
-	return m.change(taskPin), []Effect{Pin{pins}}
+	m = m.change(taskPin)
+	m.back = -1
+	if t, ok := m.Live(); ok && e.Again {
+		m.back = t.end()
+	}
+	return m, []Effect{Pin{proto.Pin{Positions: pins, Again: e.Again}}}
 }
 
 // recall brings a token back from the shadow.

@@ -179,7 +179,7 @@ func TestAnAnswerGoesOn(t *testing.T) {
 
 func TestPinsAndRecalls(t *testing.T) {
 	m, effects := play(t, lossy(t), SetPin{At: 1, N: 2, On: true})
-	if !reflect.DeepEqual(effects, []Effect{Pin{[]uint32{1, 2}}}) || m.Phase != Changing {
+	if !reflect.DeepEqual(effects, []Effect{Pin{proto.Pin{Positions: []uint32{1, 2}}}}) || m.Phase != Changing {
 		t.Fatalf("%v", effects)
 	}
 	r := report(5, []int{2, 4}, []int{1, 2, 3, 4})
@@ -191,7 +191,7 @@ func TestPinsAndRecalls(t *testing.T) {
 	if held, of, why := m.Kept.Columns(Everywhere).Fate(2, 1); held != 2 || of != 2 || why != proto.KeptPin {
 		t.Errorf("a pinned token: %d of %d, %v", held, of, why)
 	}
-	if _, effects := play(t, m, SetPin{At: 1, N: 1}); !reflect.DeepEqual(effects, []Effect{Pin{[]uint32{2}}}) {
+	if _, effects := play(t, m, SetPin{At: 1, N: 1}); !reflect.DeepEqual(effects, []Effect{Pin{proto.Pin{Positions: []uint32{2}}}}) {
 		t.Errorf("%v", effects)
 	}
 	if _, effects := play(t, m, CallBack{3}); !reflect.DeepEqual(effects, []Effect{Recall{3}}) {
@@ -201,6 +201,17 @@ func TestPinsAndRecalls(t *testing.T) {
 		if _, effects := play(t, m, e); effects != nil {
 			t.Errorf("%+v: %v", e, effects)
 		}
+	}
+	// Read again with the pin, what was answered without it goes.
+	read, effects := play(t, m, SetPin{At: 3, N: 1, On: true, Again: true})
+	if !reflect.DeepEqual(effects, []Effect{Pin{proto.Pin{Positions: []uint32{1, 2, 3}, Again: true}}}) {
+		t.Errorf("%v", effects)
+	}
+	if read, effects = play(t, read, r, Ended{}); !reflect.DeepEqual(effects, []Effect{Undo{3}}) || read.Phase != Changing {
+		t.Errorf("phase %v, %v", read.Phase, effects)
+	}
+	if read, _ = play(t, read, Ended{}); read.Turns[0].Text() != "" || !read.Resumes() || read.Phase != Idle {
+		t.Errorf("%+v", read.Turns)
 	}
 	// Too many pins are refused with a sentence of their own.
 	if m, _ = play(t, m, SetPin{At: 0, N: 1, On: true}, Failed{proto.Failure{Code: proto.CodeBadRequest, Args: []string{"positions"}}}); m.Phase != Idle || m.Problem != nil || len(m.Notices) != 1 || m.Notices[0].Key != "notice.pin" {

@@ -15,6 +15,7 @@ type (
 	SetPin struct {
 		At, N int
 		On    bool
+		Again bool // and read the prompt again, with the pin; the answer after it is taken back
 	}
 	// CallBack brings a token back from the shadow.
 	CallBack struct{ Position int }
@@ -94,7 +95,7 @@ type (
 	// Undo goes back to the first tokens.
 	Undo struct{ Tokens uint32 }
 	// Pin names the tokens to hold on to.
-	Pin struct{ Positions []uint32 }
+	Pin struct{ proto.Pin }
 	// Recall brings a token back from the shadow.
 	Recall struct{ Position uint32 }
 	// Explain asks about a list, at an epoch of the cache.

@@ -38,7 +38,10 @@ func engineEvent(m Model, e Event) (Model, []Effect) {
 	case Listed:
 		return listed(m, e), nil
 	case Ended:
-		return ended(m, e).addressed(m.Policy)
+		before := m.Policy
+		m, effects := ended(m, e)
+		m, address := m.addressed(before)
+		return m, append(effects, address...)
 	case Failed:
 		return failed(m, e).addressed(m.Policy)
 	case Gone:
@@ -225,34 +228,36 @@ func listed(m Model, e Listed) Model {
 	return m
 }
 
-func ended(m Model, e Ended) Model {
+func ended(m Model, e Ended) (Model, []Effect) {
 	if m.Phase == Changing {
 		m.Phase = Idle
 		switch {
 		case e.Reason == proto.ReasonStopped:
 			m.Policy, m.Records = m.was, m.wasRecords
 		case m.task == taskUndo:
-			return m.undone()
+			return m.undone(), nil
+		case m.task == taskPin && m.back >= 0: // read again: the answer that was given without the pin goes
+			return undo(m, m.back)
 		}
-		return m
+		return m, nil
 	}
 	if m.Phase == Comparing {
-		return m.compared(e.Reason == proto.ReasonStopped, false)
+		return m.compared(e.Reason == proto.ReasonStopped, false), nil
 	}
 	if !m.Running() {
 		if m.Phase == Opening && e.Reason == proto.ReasonStopped {
 			m.Phase, m.Work = Broken, Work{} // the reader stopped the opening: the models are there to choose from
 			m.Problem = &Problem{Action: ActRetry, opening: true, manifest: m.Current}
 		}
-		return m
+		return m, nil
 	}
 	m.Phase = Idle
 	m = m.withTurn(func(t *Turn) { t.Ended, t.Reason = true, e.Reason })
 	if t, _ := m.Live(); t.Reason == proto.ReasonStopped && len(t.Answer) == 0 && !m.resumed {
-		return m.takenBack() // stopped while reading: the engine rolled the turn back
+		return m.takenBack(), nil // stopped while reading: the engine rolled the turn back
 	}
 	m.Draft.Question = m.next()
-	return m
+	return m, nil
 }
 
 // takenBack is the model without its last turn, of which no word was answered. Its question can be asked again.

@@ -190,7 +190,7 @@ func (c *controller) do(e state.Effect) {
 	case state.Undo:
 		c.long = c.request(e, proto.Undo(e))
 	case state.Pin:
-		c.long = c.request(e, proto.Pin(e))
+		c.long = c.request(e, e.Pin)
 	case state.Recall:
 		c.long = c.request(e, proto.Recall(e))
 	case state.RunCompare:

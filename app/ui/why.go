@@ -332,6 +332,7 @@ func (x *why) deeds() app.UI {
 	return app.Div().Body(
 		app.Div().Class("row").Body(
 			button("pin", pin, true, func() { c.send(state.SetPin{At: x.At, N: x.N, On: !x.Pinned}) }),
+			button("pin-again", "reason.again", x.Gone && !x.Pinned, func() { c.send(state.SetPin{At: x.At, N: x.N, On: true, Again: true}) }),
 			button("recall", "reason.recall", x.Recall >= 0, func() { c.send(state.CallBack{Position: x.Recall}) }),
 			button("why-undo", "reason.undo", x.Undo >= 0, func() { c.send(state.GoBack{Tokens: x.Undo}) }),
 		),

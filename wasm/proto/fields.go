@@ -241,7 +241,7 @@ func (m *Explain) fields(w *wire) {
 }
 
 func (m *Undo) fields(w *wire)   { w.u32(&m.Tokens) }
-func (m *Pin) fields(w *wire)    { w.u32s(&m.Positions) }
+func (m *Pin) fields(w *wire)    { w.u32s(&m.Positions); w.boolean(&m.Again) }
 func (m *Recall) fields(w *wire) { w.u32(&m.Position) }
 
 func (m *Compare) fields(w *wire) {

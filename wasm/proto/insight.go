@@ -10,8 +10,11 @@ type (
 	Undo struct{ Tokens uint32 }
 	// Pin names the tokens that no recipe may drop from now on, in all lists, instead of those named before. They count
 	// against the cap; CodeBadRequest "positions" where they are too many for it. Those that have left come back only by
-	// Recall. Events: Kept, State.
-	Pin struct{ Positions []uint32 }
+	// Recall, or Again. Events: Kept, State.
+	Pin struct {
+		Positions []uint32
+		Again     bool // the conversation is computed again, with its tokens, as if they had been pinned from the start
+	}
 	// Recall brings a token back from the shadow into every list that it has left; where a list is full, another token
 	// leaves by the decode rule. CodeBadRequest "position" where no copy is there. Events: Kept, State.
 	Recall struct{ Position uint32 }

@@ -34,7 +34,13 @@ func (e *engine) pin(j job, m proto.Pin) error {
 		}
 		positions[i] = int(p)
 	}
-	return e.touch(j, func() error { return e.session.Pin(j.ctx, positions) })
+	return e.touch(j, func() error {
+		err := e.session.Pin(j.ctx, positions)
+		if err == nil && m.Again {
+			err = e.session.Reread(j.ctx)
+		}
+		return err
+	})
 }
 
 // recall brings a token back that has left.
