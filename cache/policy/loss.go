@@ -31,7 +31,7 @@ func (r *Run) arrive(layer int, in *StepInput) {
 // lose notes why tokens leave a list so that limit stay: what they are worth is compared with what those are worth that
 // stay without protection.
 func (r *Run) lose(layer, h int, pos, leave []int32, worth []float32, limit int, d Decision) {
-	v := unscored(d, uint32(pos[len(pos)-1])+1)
+	v := Unscored(d, int(pos[len(pos)-1])+1)
 	var ranks []uint32
 	if worth != nil {
 		v.Rank, v.Threshold, ranks = r.weigh(pos, leave, worth, limit)
@@ -46,7 +46,7 @@ func (r *Run) lose(layer, h int, pos, leave []int32, worth []float32, limit int,
 		r.losses[h] = append(r.losses[h], v)
 		if r.rec != nil && !r.rec.over {
 			list := r.list(layer, h, pos[len(pos)-1])
-			v.At = r.rec.tokens
+			v.At = uint32(r.rec.tokens)
 			list[pos[at]] = v
 		}
 	}

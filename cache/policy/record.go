@@ -48,7 +48,7 @@ type record struct {
 	most     int64
 	over     bool        // it would have been more than that
 	mute     bool        // ballots of this prompt would have been too many
-	tokens   uint32      // of the conversation
+	tokens   int         // of the conversation
 	verdicts [][]Verdict // [layers · n_kv_heads], by position
 	ballots  []*ballot   // of the last prompt, [layers]; nil where nothing was to be chosen, or there was no room
 }
@@ -109,7 +109,7 @@ func (rec *record) prompt() {
 // Recalled notes that a token came back to a list.
 func (r *Run) Recalled(layer, kvHead int, position int32) {
 	if r.rec != nil && !r.rec.over {
-		r.list(layer, kvHead, position)[position] = unscored(DecidedRecall, r.rec.tokens)
+		r.list(layer, kvHead, position)[position] = Unscored(DecidedRecall, r.rec.tokens)
 	}
 }
 
@@ -129,20 +129,21 @@ func (r *Run) bound() {
 // list is the record of a list up to the newest of its tokens; those that are new in it are DecidedNew.
 func (r *Run) list(layer, kvHead int, newest int32) []Verdict {
 	rec := r.rec
-	rec.tokens = max(rec.tokens, uint32(newest)+1)
+	rec.tokens = max(rec.tokens, int(newest)+1)
 	v := &rec.verdicts[layer*r.shape.KVHeads+kvHead]
-	if n := int(rec.tokens); cap(*v) < n { // by an eighth, not twofold: the ledger counts it
+	if n := rec.tokens; cap(*v) < n { // by an eighth, not twofold: the ledger counts it
 		*v = append(make([]Verdict, 0, n+n/8+8), *v...)
 	}
-	for len(*v) < int(rec.tokens) {
-		*v = append(*v, unscored(DecidedNew, uint32(len(*v))+1))
+	for len(*v) < rec.tokens {
+		*v = append(*v, Unscored(DecidedNew, len(*v)+1))
 	}
 	return *v
 }
 
-func unscored(d Decision, at uint32) Verdict {
+// Unscored is a decision that no score was asked for, when the conversation had so many tokens.
+func Unscored(d Decision, at int) Verdict {
 	none := float32(math.NaN())
-	return Verdict{Score: none, Threshold: none, At: at, Decision: d}
+	return Verdict{Score: none, Threshold: none, At: uint32(at), Decision: d}
 }
 
 // noteSelection records what a prompt's selection did to a layer's candidates.
@@ -167,9 +168,9 @@ func (r *Run) noteSelection(q *LayerQuotas, sc *scored, from []Candidates, kept 
 			switch {
 			case sc.cascade: // decided before
 			case r.mask != nil && r.mask[q.Layer][h] && !r.fits:
-				list[p] = unscored(DecidedMask, r.rec.tokens)
+				list[p] = Unscored(DecidedMask, r.rec.tokens)
 			default:
-				list[p] = unscored(DecidedRoom, r.rec.tokens)
+				list[p] = Unscored(DecidedRoom, r.rec.tokens)
 			}
 		}
 	}
@@ -187,11 +188,11 @@ func (r *Run) noteCut(list []Verdict, sc *scored, c *Candidates, cut *cut, kept 
 		}
 		switch {
 		case cut.guarded[i]:
-			list[p] = unscored(r.protection(c.Pos, i, cut.recent), now)
+			list[p] = Unscored(r.protection(c.Pos, i, cut.recent), now)
 		case cut.rank == nil:
-			list[p] = unscored(DecidedPlace, now)
+			list[p] = Unscored(DecidedPlace, now)
 		default:
-			list[p] = Verdict{cut.score[i], cut.threshold(i), cut.rank[i], now, DecidedScore}
+			list[p] = Verdict{cut.score[i], cut.threshold(i), cut.rank[i], uint32(now), DecidedScore}
 		}
 		if sc.cascade && !stays {
 			list[p].Decision = DecidedCascade

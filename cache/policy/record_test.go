@@ -49,7 +49,7 @@ func checkLosses(t *testing.T, y *toy, d func(layer int, rule DecodeKind) Decisi
 				}
 			}
 			if list := y.run.Verdicts(l, h); len(list) != int(y.next)+1 || !slices.Contains(leave[h], int32(len(pos)-1)) &&
-				!sameVerdict(list[y.next], unscored(DecidedNew, uint32(y.next)+1)) {
+				!sameVerdict(list[y.next], Unscored(DecidedNew, int(y.next)+1)) {
 				t.Fatalf("layer %d, head %d: the new token %d: %+v", l, h, y.next, list[len(list)-1])
 			}
 		}
@@ -544,7 +544,7 @@ func TestRecordsPart(t *testing.T) {
 		t.Errorf("%d tokens in the copy's record", len(y.run.Verdicts(0, 0)))
 	}
 	y.run.Recalled(0, 1, 4)
-	if v := y.run.Verdicts(0, 1)[4]; !sameVerdict(v, unscored(DecidedRecall, 35)) {
+	if v := y.run.Verdicts(0, 1)[4]; !sameVerdict(v, Unscored(DecidedRecall, 35)) {
 		t.Errorf("recalled: %+v", v)
 	}
 }

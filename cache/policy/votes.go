@@ -8,10 +8,10 @@ import (
 
 // ballot is what the query heads of a layer said of a prompt's candidates, before they made one score.
 type ballot struct {
-	heads   []int       // query heads that were scored
-	rows    [][]float32 // [len(heads)][candidates of the head's KV head]
-	layer   bool        // all of them have a say in every KV head
-	lists   []poll      // [n_kv_heads]
+	heads []int       // query heads that were scored
+	rows  [][]float32 // [len(heads)][candidates of the head's KV head]
+	layer bool        // all of them have a say in every KV head
+	lists []poll      // [n_kv_heads]
 }
 
 // poll is what there was to choose in a list.

@@ -31,6 +31,7 @@ type Checkpoint struct {
 	gone     departures // in no ledger
 	shadow   *shadow
 	shadowed bool
+	recorded bool
 	bytes    int64 // of the host
 }
 
@@ -54,10 +55,11 @@ func (s *Session) checkpoint(whole bool) (*Checkpoint, error) {
 		ids: slices.Clone(s.ids), spans: slices.Clone(s.spans), pending: slices.Clone(s.pending), logits: slices.Clone(s.logits),
 		moments: slices.Clone(s.moments),
 	}
-	if s.run != nil {
-		c.run = s.run.Clone()
-	}
 	c.gone, c.bytes = s.gone.copied()
+	if c.recorded = s.recorded; s.run != nil {
+		c.run = s.run.Clone()
+		c.bytes += c.run.RecordBytes()
+	}
 	if c.shadowed = s.shadowed; s.shadow != nil {
 		c.shadow = s.shadow.share()
 	}
@@ -108,6 +110,7 @@ func (s *Session) load(c *Checkpoint) error {
 	if s.run = nil; c.run != nil {
 		s.run = c.run.Clone()
 	}
+	s.remembers(c.recorded)
 	err := s.m.backend.Upload(s.arena, 0, c.pages)
 	s.stale = err != nil
 	return err

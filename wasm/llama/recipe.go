@@ -50,6 +50,9 @@ func (s *Session) setRecipe(name policy.Recipe, given *policy.Plan) error {
 	if s.recipe = r; s.opts.Shadow && !s.copies() {
 		return ErrCopies
 	}
+	if s.opts.Explain && !r.stops && !s.m.records() {
+		return ErrRecord
+	}
 	return nil
 }
 
@@ -162,12 +165,15 @@ func (s *Session) fit(size int64) error {
 // begin makes a run of the plan, with nothing behind it.
 func (s *Session) begin() (err error) {
 	s.run = nil
+	defer s.account()
 	if s.recipe.stops {
 		return nil
 	}
 	c := &s.m.cfg
 	shape := policy.Shape{Layers: c.Layers, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim}
-	s.run, err = policy.NewRun(s.recipe.plan, shape, s.recipe.budget, s.opts.Tables)
+	if s.run, err = policy.NewRun(s.recipe.plan, shape, s.recipe.budget, s.opts.Tables); err == nil {
+		s.run.Record(s.recorded)
+	}
 	return err
 }
 

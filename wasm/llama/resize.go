@@ -42,7 +42,7 @@ func (s *Session) SetRecipe(ctx context.Context, name policy.Recipe) error {
 			return err
 		}
 		if err = s.renew(size); err == nil {
-			s.shadowed = s.opts.Shadow
+			s.shadowed, s.recorded = s.opts.Shadow, s.opts.Explain
 			s.spans = slices.DeleteFunc(s.pinFirst(), func(sp span) bool { return sp.deed != nil && !sp.deed.lasts })
 			err = s.settled(ctx)
 		}
@@ -51,7 +51,8 @@ func (s *Session) SetRecipe(ctx context.Context, name policy.Recipe) error {
 			s.forgetMoments()
 			return nil
 		}
-		s.opts, s.recipe, s.geo, s.spans, s.shadowed = was.opts, was.recipe, was.geo, was.spans, was.shadowed
+		s.opts, s.recipe, s.geo, s.spans = was.opts, was.recipe, was.geo, was.spans
+		s.shadowed, s.recorded = was.shadowed, was.recorded
 		if e := s.begin(); e != nil {
 			return e
 		}

@@ -9,8 +9,13 @@ import (
 	"kvlens/wasm/step"
 )
 
-// Eviction is a token that left a list.
-type Eviction struct{ Layer, KVHead, Position int }
+// Eviction is a token that left a list while a token was decoded, and why ([policy.Verdict]).
+type Eviction struct {
+	Layer, KVHead, Position int
+	Rule                    policy.Decision
+	Score, Threshold        float32 // NaN where there is none
+	Rank                    int     // 0 where there is none
+}
 
 // scorer is the exec of the model as one that runs recipes.
 func (m *Model) scorer() step.Scorer { return m.exec.(step.Scorer) }
@@ -142,8 +147,8 @@ func (r *runner) evict(layer, h int, slots []uint32) error {
 	}
 	l := s.cache.List(layer, h)
 	if r.args.Stored {
-		for _, slot := range slots {
-			s.evicted = append(s.evicted, Eviction{layer, h, int(l.At[slot])})
+		for i, slot := range slots {
+			s.evicted = append(s.evicted, s.eviction(layer, h, int(l.At[slot]), i, len(slots)))
 		}
 	}
 	s.cache.Evict(layer, h, slots)

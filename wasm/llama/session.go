@@ -26,6 +26,8 @@ type SessionOptions struct {
 	Parity bool           // published triggers, and answers that grow where a method acts once, instead of our cap rule
 	Undo   bool           // see KeepUndo
 	Shadow bool           // see Session.Shadow
+
+	Explain bool // see Session.Record
 }
 
 // Session is one conversation: a cache and the position in it.
@@ -52,6 +54,9 @@ type Session struct {
 	watched bool          // passes leave rows
 	rows    *Rows         // of the last pass, if it was watched
 	moments []*Checkpoint // for Undo, the oldest first
+
+	recorded bool  // the conversation is, from its beginning
+	record   int64 // bytes of that, in the ledger
 
 	gone     departures
 	shadow   *shadow // of what left; nil unless it is wanted
@@ -97,6 +102,7 @@ func (s *Session) open() error {
 	if err := s.fit(size); err != nil {
 		return err
 	}
+	s.recorded = o.Explain
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -138,6 +144,8 @@ func (s *Session) Close() {
 	s.forgetMoments()
 	s.gone.clear()
 	s.cast(false)
+	s.run = nil
+	s.account()
 	s.cache.Close()
 	s.m.backend.Free(s.arena)
 	_ = s.m.follow(nil, nil) // only frees; other sessions say again whose plan they are of
@@ -153,6 +161,7 @@ func (s *Session) Reset() {
 	s.shadowed = s.opts.Shadow
 	s.cache.Reset()
 	s.pos, s.ids, s.spans, s.pending, s.rows, s.evicted = 0, s.ids[:0], s.spans[:0], nil, nil, nil
+	s.recorded = s.opts.Explain
 	s.stale = s.run != nil // the next turn begins with a fresh run
 }
 

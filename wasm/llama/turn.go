@@ -69,6 +69,7 @@ func (s *Session) busy(op string, f func() error) error {
 // attempt runs work, which adds ids to the cache.
 func (s *Session) attempt(ids []int32, prompt bool, work func() error) error {
 	s.evicted, s.touched = s.evicted[:0], false
+	defer s.account()
 	if !prompt && s.grows() {
 		if err := s.roomFor(len(ids)); err != nil {
 			return err
@@ -205,16 +206,6 @@ func (s *Session) again(ctx context.Context, ids []int32, spans []span, progress
 				return err
 			}
 			s.spans[len(s.spans)-1].led = sp.led
-			done += len(part) * layers
-			continue
-		}
-		if s.ahead() {
-			err := s.attempt(part, false, func() error {
-				return s.forces(ctx, part, s.pos, func(n int) { tell(done + n*layers) })
-			})
-			if err != nil {
-				return err
-			}
 			done += len(part) * layers
 			continue
 		}
