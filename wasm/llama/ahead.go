@@ -126,7 +126,7 @@ func (r *runner) joined(k step.Keeper) error {
 func (s *Session) evictions(left []step.Left) []Eviction {
 	out := make([]Eviction, len(left))
 	for i, x := range left {
-		out[i] = Eviction{x.List / s.m.cfg.KVHeads, x.List % s.m.cfg.KVHeads, int(x.Position)}
+		out[i] = Eviction{Layer: x.List / s.m.cfg.KVHeads, KVHead: x.List % s.m.cfg.KVHeads, Position: int(x.Position)}
 	}
 	return out
 }
