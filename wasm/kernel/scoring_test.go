@@ -192,10 +192,7 @@ func (r *scoreRig) totals(name string, p *policy.Plan, in *policy.Input) {
 	r.t.Helper()
 	s := &r.shape
 	var got, want [2]float64
-	all := s.KVHeads * r.c.Stride()
-	for i, v := range r.read("worth", all+2*64)[all:] {
-		got[i%2] += float64(v)
-	}
+	got[0], got[1] = r.unrest()
 	for h := range s.Heads {
 		k := r.heads[h/(s.Heads/s.KVHeads)].K
 		n := len(k) / s.HeadDim
