@@ -209,6 +209,16 @@ func (s *Session) again(ctx context.Context, ids []int32, spans []span, progress
 			done += len(part) * layers
 			continue
 		}
+		if s.ahead() {
+			err := s.attempt(part, false, func() error {
+				return s.forces(ctx, part, s.pos, func(n int) { tell(done + n*layers) })
+			})
+			if err != nil {
+				return err
+			}
+			done += len(part) * layers
+			continue
+		}
 		for i := range part {
 			if err := s.attempt(part[i:i+1], false, func() error { return s.token(ctx, part[i], s.peek) }); err != nil {
 				return err
