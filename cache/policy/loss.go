@@ -100,6 +100,9 @@ func (r *Run) come(layer int) {
 	}
 }
 
+// Rules is the decision that lets tokens of a list go in an answer.
+func (r *Run) Rules(layer, kvHead int) Decision { return r.ruled(layer, r.rule(layer, kvHead)) }
+
 // ruled says which decision a step of a layer takes by a rule.
 func (r *Run) ruled(layer int, rule DecodeKind) Decision {
 	switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"kvlens/cache"
+	"kvlens/cache/policy"
 	"kvlens/wasm/quant"
 	"kvlens/wasm/step"
 )
@@ -126,7 +127,9 @@ func (r *runner) joined(k step.Keeper) error {
 func (s *Session) evictions(left []step.Left) []Eviction {
 	out := make([]Eviction, len(left))
 	for i, x := range left {
-		out[i] = Eviction{Layer: x.List / s.m.cfg.KVHeads, KVHead: x.List % s.m.cfg.KVHeads, Position: int(x.Position)}
+		layer, h := x.List/s.m.cfg.KVHeads, x.List%s.m.cfg.KVHeads
+		v := policy.Unscored(s.run.Rules(layer, h), s.pos) // what it was worth stays on the device
+		out[i] = Eviction{Layer: layer, KVHead: h, Position: int(x.Position), Rule: v.Decision, Score: v.Score, Threshold: v.Threshold}
 	}
 	return out
 }

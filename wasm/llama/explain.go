@@ -120,11 +120,11 @@ func (s *Session) pinnedAt(position int32) uint32 {
 
 // eviction tells of the i-th of so many tokens that leave a list with a step.
 func (s *Session) eviction(layer, kvHead, position, i, of int) Eviction {
-	e := Eviction{Layer: layer, KVHead: kvHead, Position: position}
-	if v := s.run.Losses(kvHead); len(v) == of {
-		e.Rule, e.Score, e.Threshold, e.Rank = v[i].Decision, v[i].Score, v[i].Threshold, int(v[i].Rank)
+	v := policy.Unscored(s.run.Rules(layer, kvHead), s.pos)
+	if losses := s.run.Losses(kvHead); len(losses) == of {
+		v = losses[i]
 	}
-	return e
+	return Eviction{layer, kvHead, position, v.Decision, v.Score, v.Threshold, int(v.Rank)}
 }
 
 // remembers goes on with a run that has a record, unless that is not wanted any more.
