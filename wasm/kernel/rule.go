@@ -262,6 +262,15 @@ func (e *exec) planned(s *session, a *step.Answer) (*keeper, error) {
 	return k, k.reserve()
 }
 
+// decodes makes the kernels ready that a plan without rules takes for a token.
+func (e *exec) decodes(s *session) error {
+	k, err := e.keeper(s)
+	if err != nil || k.ruled() || len(k.buffers) > 0 {
+		return err
+	}
+	return k.reserve()
+}
+
 // Join gives the next token a place in every list.
 func (e *exec) Join(a *step.Args, rules []step.Rule, watch bool) error {
 	k, err := e.lent(a)

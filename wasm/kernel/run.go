@@ -33,6 +33,11 @@ func (e *exec) Run(ctx context.Context, a *step.Args, from, to int) error {
 	if err := e.prepare(s, a, e.ops[from:to]); err != nil {
 		return err
 	}
+	if e.plan != nil && a.Stored {
+		if err := e.decodes(s); err != nil {
+			return err
+		}
+	}
 	var list []gpu.Dispatch
 	for _, o := range e.ops[from:to] {
 		nodes, rows := o.nodes, a.To-a.From
