@@ -213,7 +213,8 @@ type (
 		// Would is, with a shadow, the attention that such queries would have given if nothing had left; else empty.
 		Would []uint8
 	}
-	// Evictions are columns of one length, or empty. Head is the KV head, Step the index of the Step that they came with.
+	// Evictions are columns of one length, or empty. Head is the KV head, Step the index of the Step that they came with, Rule
+	// a Decision. Rank, Score and Threshold are as in Explained: 0 and NaN without Memory.Explain, or where there is no score.
 	Evictions struct {
 		Layer, Head, Position, Step, Rank []uint32
 		Rule                              []uint8

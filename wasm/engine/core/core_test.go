@@ -141,6 +141,9 @@ type outcome struct {
 	told    []proto.Compared
 	strayed []proto.Strayed
 	sums    []proto.Contrast
+
+	explained proto.Explained
+
 	read    proto.Progress // the last of reading
 	done    proto.Done
 	failure *proto.Failure
@@ -192,6 +195,8 @@ func (p *page) wait(id uint32, each func(event)) *outcome {
 			o.moved = append(o.moved, m)
 		case proto.Compared:
 			o.told = append(o.told, m)
+		case proto.Explained:
+			o.explained = m
 		case proto.Strayed:
 			o.strayed = append(o.strayed, m)
 		case proto.Contrast:

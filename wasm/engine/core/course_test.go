@@ -94,7 +94,7 @@ func anyRequest(r *rand.Rand) proto.Request {
 	text, question := one(r, story, story, strings.Repeat(story+" ", 6), "Ben ate rice.", " ", ""), one(r, evening, morning, evening, "", "x")
 	mode := one(r, proto.Story, proto.Story, proto.Story, proto.Raw, proto.Chat)
 	limit := one[uint32](r, 1, 5, 12, 12, 0)
-	switch r.IntN(14) {
+	switch r.IntN(16) {
 	case 0, 1:
 		return proto.SetMemory{Memory: anyMemory(r)}
 	case 2:
@@ -106,10 +106,12 @@ func anyRequest(r *rand.Rand) proto.Request {
 	case 4:
 		return proto.Undo{Tokens: at}
 	case 5:
-		return proto.Pin{Positions: []uint32{r.Uint32N(90), r.Uint32N(90), at}[:r.IntN(4)]}
+		return proto.Pin{Positions: []uint32{r.Uint32N(90), r.Uint32N(90), at}[:r.IntN(4)], Again: r.IntN(2) == 0}
 	case 6:
 		return proto.Recall{Position: at}
 	case 7:
+		return proto.Explain{Layer: r.Uint32N(6), KVHead: r.Uint32N(3)}
+	case 8:
 		c := proto.Compare{
 			Text: text, Question: question, Mode: mode, Max: limit, A: anyMemory(r), B: anyMemory(r), Later: r.IntN(2) == 0,
 		}

@@ -68,6 +68,8 @@ func failure(op string, err error) proto.Failure {
 		f.Code = proto.CodeEmpty
 	case errors.Is(err, llama.ErrUndo):
 		f.Code, f.Args = proto.CodeBadRequest, []string{"tokens"}
+	case errors.Is(err, llama.ErrNoRecord):
+		f.Code, f.Args = proto.CodeNoRecord, []string{"explain"}
 	case errors.Is(err, llama.ErrPins):
 		f.Code, f.Args = proto.CodeBadRequest, []string{"positions"}
 	case errors.Is(err, llama.ErrNoShadow):

@@ -73,6 +73,40 @@ func (e *engine) touch(j job, work func() error) error {
 	return nil
 }
 
+// explain tells why the tokens of one list are there or are not.
+func (e *engine) explain(j job, m proto.Explain) error {
+	if err := e.needModel(); err != nil {
+		return err
+	}
+	c := e.model.Config()
+	if err := first(
+		within("layer", m.Layer, 0, uint32(c.Layers-1)),
+		within("kvhead", m.KVHead, 0, uint32(c.KVHeads-1)),
+	); err != nil {
+		return err
+	}
+	var x *llama.Explanation
+	err := e.lasting(j, e.spent, func() (err error) {
+		x, err = e.session.Explain(j.ctx, int(m.Layer), int(m.KVHead))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	out := proto.Explained{
+		Layer: m.Layer, KVHead: m.KVHead, Tokens: uint32(x.Tokens), Kept: x.Kept, Votes: x.Votes, Bytes: uint64(x.Bytes),
+	}
+	for _, v := range x.Verdicts {
+		out.Stage, out.At, out.Rank = append(out.Stage, uint8(v.Decision)), append(out.At, v.At), append(out.Rank, v.Rank)
+		out.Score, out.Threshold = append(out.Score, v.Score), append(out.Threshold, v.Threshold)
+	}
+	for _, h := range x.Voters {
+		out.Voters = append(out.Voters, uint32(h))
+	}
+	e.send(j.id, out)
+	return nil
+}
+
 // reading tells of prompts that are read.
 func (e *engine) reading(j job) func(done, total int) {
 	var tell cadence

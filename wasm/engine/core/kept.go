@@ -88,11 +88,12 @@ func reason(p *policy.Plan, b policy.Budget, held, position, tokens int) proto.K
 
 // evictions are what left the cache with one step, as columns.
 func (e *engine) evictions(left []llama.Eviction, step int) (out proto.Evictions) {
-	rule := uint8(e.session.Plan().Decode.Kind)
 	for _, x := range left {
 		out.Layer, out.Head = append(out.Layer, uint32(x.Layer)), append(out.Head, uint32(x.KVHead))
 		out.Position = append(out.Position, uint32(x.Position))
-		out.Step, out.Rule = append(out.Step, uint32(step)), append(out.Rule, rule)
+		out.Step, out.Rule = append(out.Step, uint32(step)), append(out.Rule, uint8(x.Rule))
+		out.Rank, out.Score = append(out.Rank, uint32(x.Rank)), append(out.Score, x.Score)
+		out.Threshold = append(out.Threshold, x.Threshold)
 	}
 	return out
 }

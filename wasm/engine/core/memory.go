@@ -80,12 +80,13 @@ func (e *engine) options(m proto.Memory) llama.SessionOptions {
 	return llama.SessionOptions{
 		Cap: int64(m.Cap), Share: float64(m.Share), F32: m.F32,
 		Recipe: recipe(m.Recipe), Tables: e.tables, Parity: m.Parity,
-		Undo: m.Undo, Shadow: m.Shadow,
+		Explain: m.Explain, Shadow: m.Shadow, Undo: m.Undo,
 	}
 }
 
 // record has the session keep what one may ask about later; nothing else changes.
 func (e *engine) record(m proto.Memory) error {
+	e.session.Record(m.Explain)
 	e.session.KeepUndo(m.Undo)
 	err := e.session.Shadow(m.Shadow)
 	if err == nil {
@@ -164,8 +165,8 @@ func (e *engine) returns(m proto.Memory) bool {
 		return false
 	case full(m.Recipe):
 		return true
-	case errors.Is(e.refused, llama.ErrCopies):
-		return !m.Shadow
+	case errors.Is(e.refused, llama.ErrCopies), errors.Is(e.refused, llama.ErrRecord):
+		return !m.Shadow && !m.Explain
 	}
 	return !sameButCap(m, e.memory)
 }

@@ -224,6 +224,8 @@ func (e *engine) run(j job) (done proto.Done, err error) {
 		return e.generate(j, m)
 	case proto.View:
 		return done, e.view(j, m)
+	case proto.Explain:
+		return done, e.explain(j, m)
 	case proto.Undo:
 		return done, e.undo(j, m)
 	case proto.Pin:
