@@ -15,21 +15,21 @@ import (
 	"kvlens/web/lab/golden"
 )
 
-// newGoldenRig holds a layer of the tiny model's prompt 0, of which nothing is stored. Originals that give every query head
-// its own keys have as many KV heads.
-func newGoldenRig(t *testing.T, lib *kernel.Library, dev gpu.Device, g *golden.TinyLayer, kvHeads int) *scoreRig {
+// newGoldenRig holds a layer of the tiny model's prompt 0, or its first rows, of which nothing is stored. Originals that give
+// every query head its own keys have as many KV heads.
+func newGoldenRig(t *testing.T, lib *kernel.Library, dev gpu.Device, g *golden.TinyLayer, kvHeads, rows int) *scoreRig {
 	t.Helper()
 	const d = golden.TinyHeadDim
 	s := step.Shape{Layers: 2, Heads: golden.TinyHeads, KVHeads: kvHeads, HeadDim: d, RotDim: d, Neox: true}
-	r := openScoreRig(t, lib, dev, s, cache.Geometry{PageK: 2, PageV: 4, Scores: true, Bound: 2}, 64)
-	r.rows, r.room = len(g.Q[0]), 128
+	r := openScoreRig(t, lib, dev, s, cache.Geometry{PageK: 2, PageV: 4, Scores: true}, 128)
+	r.rows, r.room = rows, 128
 	r.c = kernel.Candidates{Stored: make([][]uint32, kvHeads), New: r.rows, Same: true, Slots: r.rows}
 	width := kvHeads * d
 	kv := make([]float32, 2*r.rows*width)
 	weights := make([]float32, kvHeads*r.c.Stride())
 	for h := range kvHeads {
 		of := h * golden.TinyKVHeads / kvHeads
-		c := policy.Candidates{K: slices.Concat(g.K[of]...), V: slices.Concat(g.V[of]...), OutL1: g.OutL1[of]}
+		c := policy.Candidates{K: slices.Concat(g.K[of][:rows]...), V: slices.Concat(g.V[of][:rows]...), OutL1: g.OutL1[of][:rows]}
 		for row := range r.rows {
 			c.Pos = append(c.Pos, int32(row))
 			copy(kv[row*width+h*d:], g.K[of][row])

@@ -101,7 +101,7 @@ func TestGoldenPresses(t *testing.T) {
 			if p == nil {
 				continue // the claims have the reason
 			}
-			r := newGoldenRig(t, lib, dev, &layer, golden.TinyKVHeads)
+			r := newGoldenRig(t, lib, dev, &layer, golden.TinyKVHeads, len(layer.Q[0]))
 			scores := r.scores(p, nil)
 			for h := range scores {
 				if c.Scores == nil {
@@ -193,7 +193,7 @@ func TestGoldenSelections(t *testing.T) {
 			}
 			tables.Semantic[scoreLayer] = row
 		}
-		r := newGoldenRig(t, lib, dev, &layers[c.Layer], heads)
+		r := newGoldenRig(t, lib, dev, &layers[c.Layer], heads, len(layers[c.Layer].Q[0]))
 		var scores [][]float32
 		if !slices.Contains(c.Params.Skip, c.Layer) {
 			scores = r.scores(p, tables)
@@ -226,7 +226,7 @@ func TestGoldenCake(t *testing.T) {
 	indicator, runs := golden.Cake(t)
 	for l, layer := range golden.PolicyInputs(t) {
 		score := func(window int, gamma float64) (scores [][]float32, entropy, variance float64) {
-			r := newGoldenRig(t, lib, dev, &layer, golden.TinyKVHeads)
+			r := newGoldenRig(t, lib, dev, &layer, golden.TinyKVHeads, len(layer.Q[0]))
 			defer r.close()
 			scores = r.scores(&policy.Plan{
 				Score: policy.Score{Kind: policy.ScoreIndicator, Window: window, Gamma: gamma}, Pool: policy.Pool{Kind: policy.PoolAvg, Size: 5},

@@ -85,3 +85,9 @@ func (l *Library) Attend(s *step.Shape, geo *cache.Geometry, layer int, left str
 		threads: func(c *Candidates) int { return n.threads(c.Queries) },
 	}
 }
+
+// Logits is the first half of a decoded token's attention where positions are what they are.
+func (l *Library) Logits(s *step.Shape, geo *cache.Geometry, layer int) Stage {
+	n := node{variant: shaders.Variant{Kernel: "score", Includes: map[string]string{"reads": "all"}}, pages: true}
+	return Stage{Variant: n.choose(&session{geo: *geo}, 1), Params: looks(s, layer), groups: [2]int{plainSplits, s.Heads}}
+}

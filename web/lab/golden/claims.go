@@ -37,13 +37,14 @@ const (
 	testNLL       = "wasm/llama TestGoldenNLL"
 	testTiny      = "wasm/llama TestGoldenTiny"
 	testTeach     = "wasm/llama TestGoldenTeach"
-	testPress     = "cache/policy TestGoldenKVPress; wasm/llama TestGoldenKVPressRuns"
-	testSelect    = "cache/policy TestGoldenSelect"
-	testCake      = "cache/policy TestGoldenCakeScores"
-	testQuest     = "cache/policy/stage TestGoldenQuest"
+	testPress     = "cache/policy TestGoldenKVPress; wasm/llama TestGoldenKVPressRuns; wasm/kernel TestGoldenPresses"
+	testSelect    = "cache/policy TestGoldenSelect; wasm/kernel TestGoldenSelections"
+	testCake      = "cache/policy TestGoldenCakeScores; wasm/kernel TestGoldenCake"
+	testQuest     = "cache/policy/stage TestGoldenQuest; wasm/kernel TestGoldenPages"
 	testAlloc     = "cache/policy/stage TestGoldenAlloc"
-	testH2O       = "cache/policy TestGoldenH2O"
-	testStreaming = "cache/policy TestGoldenStreamingLLM"
+	testAdaptive  = "cache/policy/stage TestGoldenAlloc; wasm/kernel TestGoldenAdaptive"
+	testH2O       = "cache/policy TestGoldenH2O; wasm/kernel TestGoldenHeavyHitters"
+	testStreaming = "cache/policy TestGoldenStreamingLLM; wasm/kernel TestGoldenStreaming"
 	testCakeRuns  = "cache/policy TestGoldenCakePrefill; wasm/llama TestGoldenCakeRuns"
 	testStreams   = "wasm/llama TestGoldenStreamingRuns"
 )
@@ -152,7 +153,7 @@ var Claims = []Claim{
 	{File: "original_alloc.json", Path: "error_aware[]", Test: testAlloc},
 	{File: "original_alloc.json", Path: "cake_adjust_budgets[]", Test: testAlloc},
 	{File: "original_alloc.json", Path: "pyramid_layers[]", Test: testAlloc},
-	{File: "original_alloc.json", Path: "adakv_head_budgets[]", Test: testAlloc},
+	{File: "original_alloc.json", Path: "adakv_head_budgets[]", Test: testAdaptive},
 	{File: "original_alloc.json", Path: "headkv_capacity[]", Test: testAlloc},
 
 	{File: "original_h2o.json", Path: "source", Why: context},
