@@ -39,7 +39,7 @@ func (h *Home) Render() app.UI {
 			c.about(),
 			c.editor(),
 			c.story(),
-			named(app.Div(), "turns").Class("turns").Body(c.turns()...),
+			named(app.Div(), "turns").ID("turns").Class("turns").Body(c.turns()...),
 			c.steps(),
 			c.heads(),
 			c.compare(),

@@ -201,19 +201,41 @@ func (p *plot) caption(query int) string {
 	var parts []string
 	if k := p.column; k >= 0 && k < s.Tokens {
 		parts = append(parts, p.pointed(query, k))
-	} else if top := s.Top(query, 1); len(top) > 0 {
-		parts = append(parts, c.t("matrix.looks", "token", token, "key", c.quoted(top[0].At, top[0].N), "weight", c.words.Percent(state.Weight(top[0].Code))))
-		if row := s.Row(query); top[0].At > 0 && len(row) > 0 && !m.Attention.Bare {
-			parts = append(parts, c.t("matrix.first", "weight", c.words.Percent(state.Weight(row[0]))))
-		}
 	} else {
-		parts = append(parts, c.t("matrix.nothing", "token", token))
+		parts = append(parts, p.most(query, token))
 	}
 	if n := m.Gone(p.head(), s); n > 0 {
 		parts = append(parts, c.t("matrix.evicted", "n", n))
 	}
 	return strings.Join(parts, c.t("sentence.separator"))
 }
+
+// most says which key the row looks at most. The first tokens, which many heads fall back on, are told apart.
+func (p *plot) most(query int, token string) string {
+	c, s := p.c, p.shown
+	top := s.Top(query, 1+first/s.Pool+1)
+	if len(top) == 0 {
+		return c.t("matrix.nothing", "token", token)
+	}
+	sinks, beyond := 0.0, -1
+	for i, k := range top {
+		if k.At < first {
+			sinks += state.Weight(k.Code)
+		} else if beyond < 0 {
+			beyond = i
+		}
+	}
+	args := func(k state.Seen) []any {
+		return []any{"token", token, "key", c.quoted(k.At, k.N), "weight", c.words.Percent(state.Weight(k.Code)), "sinks", c.words.Percent(min(1, sinks))}
+	}
+	if top[0].At >= first || beyond < 0 {
+		return c.t("matrix.looks", args(top[0])...)
+	}
+	return c.t("matrix.looks.beyond", args(top[beyond])...)
+}
+
+// first are the tokens that count as sinks.
+const first = 4
 
 // pointed says what a query gives a key.
 func (p *plot) pointed(query, key int) string {

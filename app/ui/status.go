@@ -21,6 +21,7 @@ type status struct {
 	Prompt, Answer string // paths of the timeline
 	Label          string
 	Used, Cap      uint64
+	Parts          []string // of the page that one can jump to
 }
 
 func (c *controller) status() app.UI {
@@ -38,6 +39,7 @@ func (c *controller) status() app.UI {
 	default:
 		s.What = c.t("phase." + m.Phase.String())
 	}
+	s.Parts = c.parts()
 	t, ok := m.Live()
 	if !ok {
 		return s
@@ -131,19 +133,46 @@ func (s *status) Render() app.UI {
 		track,
 		named(app.Span(), "place").Text(s.Place),
 		named(app.Span(), "rate").Text(s.Rate),
-		s.mini(),
+		s.jump(),
 	)
 }
 
-// mini is the gauge of narrow screens, where the memory's panel is further down.
-func (s *status) mini() app.UI {
+// parts are the parts of the page that there are.
+func (c *controller) parts() []string {
+	m := c.model
+	parts := []string{"story"}
+	if layers, _, _ := m.Shape(); layers > 0 {
+		parts = append(parts, "heads")
+	}
+	if len(m.Attention.Gazes) > 0 {
+		parts = append(parts, "matrix")
+	}
+	return append(parts, "memory")
+}
+
+// jump leads to the parts of a narrow page, which stand below each other. The memory's button is its gauge.
+func (s *status) jump() app.UI {
 	c := s.C
-	return app.Div().Class("mini").Aria("hidden", "true").Body(
-		app.Span().Text(c.words.Bytes(s.Used)),
-		svg("svg").Class("gauge").Attr("viewBox", "0 0 1000 24").Attr("preserveAspectRatio", "none").Body(
-			svg("rect").Class("f-rule").Attr("width", "1000").Attr("height", "24"),
-			svg("rect").Class("f-recent").Attr("width", strconv.Itoa(int(share(min(s.Used, s.Cap), s.Cap)*1000))).Attr("height", "24"),
-		),
-		app.Span().Text(c.words.Bytes(s.Cap)),
-	)
+	buttons := make([]app.UI, len(s.Parts))
+	for i, p := range s.Parts {
+		body := []app.UI{app.Span().Text(c.t("jump." + p))}
+		if p == "memory" && s.Cap > 0 {
+			width := strconv.Itoa(int(share(min(s.Used, s.Cap), s.Cap) * 1000))
+			body = append(body,
+				app.Span().Class("small").Text(c.t("memory.short", "used", c.words.Bytes(s.Used), "cap", c.words.Bytes(s.Cap))),
+				svg("svg").Class("gauge").Attr("viewBox", "0 0 1000 24").Attr("preserveAspectRatio", "none").Aria("hidden", "true").Body(
+					svg("rect").Class("f-rule").Attr("width", "1000").Attr("height", "24"),
+					svg("rect").Class("f-recent").Attr("width", width).Attr("height", "24"),
+				))
+		}
+		buttons[i] = named(app.Button(), "jump-"+p).Type("button").Class("to-"+p).Body(body...).OnClick(func(app.Context, app.Event) {
+			for _, id := range [...]string{p, "kept", "turns"} { // the story's field gives way to what was read
+				if el := byID(id); el.Truthy() && (p != "story" || id != p) {
+					scrollTo(id)
+					return
+				}
+			}
+		}, app.EventScope(p))
+	}
+	return app.Div().Class("jump").Role("navigation").Aria("label", c.t("jump.label")).Body(buttons...)
 }

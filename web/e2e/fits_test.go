@@ -74,7 +74,7 @@ func TestFitsWhatReadersDo(t *testing.T) {
 	walked := 0
 	for ; walked < 60; walked++ {
 		v.do("tab", chromedp.KeyEvent("\t"))
-		const look = `(() => { const e = document.activeElement; if (e === document.body) return "end"; if (e.closest("header")) return "";
+		const look = `(() => { const e = document.activeElement; if (e === document.body) return "end"; if (e.closest("header, footer")) return "";
 			const r = e.getBoundingClientRect(), bars = [document.querySelector("header"), document.querySelector("footer")];
 			const under = bars.some((b) => { const a = b.getBoundingClientRect(); return r.top >= a.top && r.bottom <= a.bottom; });
 			return under ? (e.dataset.testid ?? e.textContent) : ""; })()`
