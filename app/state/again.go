@@ -52,7 +52,7 @@ func (m Model) change(t task) Model {
 	if t != taskSettings {
 		m.Notices = nil
 	}
-	m.Phase, m.Work, m.task = Changing, Work{Stage: proto.StagePrefill}, t
+	m.Phase, m.Work, m.task, m.reread = Changing, Work{Stage: proto.StagePrefill}, t, false
 	return m
 }
 

@@ -210,7 +210,10 @@ func TestPinsAndRecalls(t *testing.T) {
 	if read, effects = play(t, read, r, Ended{}); !reflect.DeepEqual(effects, []Effect{Undo{3}}) || read.Phase != Changing {
 		t.Errorf("phase %v, %v", read.Phase, effects)
 	}
-	if read, _ = play(t, read, Ended{}); read.Turns[0].Text() != "" || !read.Resumes() || read.Phase != Idle {
+	if read, _ = play(t, read, report(3, []int{1, 2}, []int{1}), Ended{}); len(read.Left) != 1 || read.Left[0].Kind != LeftPrompt || read.Left[0].Notes != 3 || read.Left[0].Back != 0 {
+		t.Errorf("what left before the answer: %+v", read.Left)
+	}
+	if read.Turns[0].Text() != "" || !read.Resumes() || read.Phase != Idle {
 		t.Errorf("%+v", read.Turns)
 	}
 	// Too many pins are refused with a sentence of their own.

@@ -237,7 +237,9 @@ func ended(m Model, e Ended) (Model, []Effect) {
 		case m.task == taskUndo:
 			return m.undone(), nil
 		case m.task == taskPin && m.back >= 0: // read again: the answer that was given without the pin goes
-			return undo(m, m.back)
+			m, effects := undo(m, m.back)
+			m.reread = true
+			return m, effects
 		}
 		return m, nil
 	}

@@ -88,6 +88,11 @@ func (m Model) reported(e proto.Kept) Model {
 		l := departed(before, m.Kept)
 		l.Kind, l.Tokens, l.Back, l.Serial = LeftChange, m.Kept.Tokens, -1, t.Serial
 		return m.left(l)
+	case m.Phase == Changing && m.task == taskUndo && m.reread: // as if the pins had been there from the start
+		m.Left = nil
+		l := departed(Kept{}, m.Kept)
+		l.Kind, l.Tokens, l.Back, l.Serial = LeftPrompt, m.Kept.Tokens, int(t.First), t.Serial
+		return m.left(l)
 	case !m.Running() || !live:
 		return m
 	case len(t.Answer) == 0: // a prompt may come in parts: what left with all of them is one event

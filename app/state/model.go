@@ -58,6 +58,7 @@ type Model struct {
 	chose      bool // the reader chose what is recorded, so a new model keeps it
 	task       task // what the change that is going on is about
 	back       int  // tokens that an Undo goes back to
+	reread     bool // the change that is going on follows one that read the conversation again
 	resumed    bool // the turn that is going on went on with an answer
 	atTurn     Kept // when the last turn began
 

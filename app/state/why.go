@@ -2,6 +2,7 @@ package state
 
 import (
 	"math"
+	"slices"
 
 	"kvlens/wasm/proto"
 )
@@ -59,6 +60,11 @@ type Verdict struct {
 type Voter struct {
 	Head  int
 	Voted bool
+}
+
+// Voted reports whether anybody voted.
+func (v Verdict) Voted() bool {
+	return slices.ContainsFunc(v.Voters, func(v Voter) bool { return v.Voted })
 }
 
 // Verdict is what is known about the token at a position in a list.

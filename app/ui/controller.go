@@ -49,6 +49,7 @@ type controller struct {
 	follower follower
 	live     announcer
 	ringed   app.Value   // the token that is asked about; nil for none
+	seen     int         // the place, from 1, of the one that the card was moved away from last
 	focused  app.Value   // what had the focus when a change of the cache began; nil for nothing
 	begin    state.Start // what the address, the settings and the list of models say
 }

@@ -44,11 +44,26 @@ func (c *controller) ask(e state.Select) {
 	c.ring()
 }
 
+// OnMount and OnUpdate see to it that the card, at the bottom of a narrow screen, does not lie over its token.
+func (x *why) OnMount(app.Context) { x.C.uncover() }
+
+// OnUpdate is OnMount for a card that says something else.
+func (x *why) OnUpdate(app.Context) { x.C.uncover() }
+
+func (c *controller) uncover() {
+	at := c.model.Why.At + 1
+	if box := byID("why"); box.Truthy() && c.ringed != nil && at != c.seen {
+		c.seen = at
+		c.card.uncover(box, c.ringed)
+	}
+}
+
 // unask puts the question away; the focus goes back to its token if the card had it.
 func (c *controller) unask() {
 	was, inside := c.ringed, byID("why")
 	back := was != nil && inside.Truthy() && inside.Call("contains", document().Get("activeElement")).Bool()
 	c.send(state.Deselect{})
+	c.seen = 0
 	c.ring()
 	if back {
 		was.Call("focus")

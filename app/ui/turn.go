@@ -244,6 +244,9 @@ func (c *controller) foot(t state.Turn) string {
 		return ""
 	}
 	var parts []string
+	if t.Undone {
+		return c.t("end.undone")
+	}
 	if t.Failed {
 		parts = append(parts, c.t("end.failed"))
 	} else {

@@ -8,6 +8,7 @@ import (
 	"github.com/maxence-charriere/go-app/v10/pkg/app"
 
 	"kvlens/app/state"
+	"kvlens/cache/policy"
 	"kvlens/wasm/proto"
 )
 
@@ -102,7 +103,9 @@ func (x *why) places(m state.Model) {
 	case m.Kept.All:
 		x.Kept = c.t("reason.all")
 	case held == 0:
-		x.Kept = c.t("reason.kept.none", "of", of)
+		x.Kept = c.t("reason.kept.none", "of", of/w.N)
+	case w.N > 1: // a character of several tokens has as many notes in each head
+		x.Kept = c.t("reason.kept.notes", "held", held, "of", of)
 	default:
 		x.Kept = c.t("reason.kept", "held", held, "of", of)
 	}
@@ -167,7 +170,7 @@ func (x *why) judge(m state.Model) {
 		return
 	}
 	add := func(key, value string) { x.Rows = append(x.Rows, fact{c.t("reason." + key), value}) }
-	add("when", c.when(v.At))
+	add("when", c.when(v.At)+c.t("list.separator")+c.t("policy."+c.recipe(m)))
 	if v.Rank > 0 {
 		add("rank", c.t("reason.rank.of", "rank", v.Rank, "of", v.Of))
 	}
@@ -177,7 +180,7 @@ func (x *why) judge(m state.Model) {
 	if !math.IsNaN(v.Threshold) {
 		add("threshold", c.scientific(v.Threshold))
 	}
-	if len(v.Voters) > 0 {
+	if len(v.Voters) > 0 && (v.Rank > 0 || v.Voted()) {
 		add("votes", c.votes(m, x.List, v.Voters))
 	}
 	if x.Gone {
@@ -187,6 +190,14 @@ func (x *why) judge(m state.Model) {
 			}
 		}
 	}
+}
+
+// recipe is the method that the cache is under; of an engine that says none of ours it is the page's.
+func (c *controller) recipe(m state.Model) string {
+	if policy.Find(m.Kept.Recipe) == nil {
+		return m.Policy.Recipe.Method
+	}
+	return m.Kept.Recipe
 }
 
 // decisions are the names of proto.Decision in the catalogue.
@@ -216,9 +227,9 @@ func (c *controller) votes(m state.Model, list int, voters []state.Voter) string
 			sign = "✓"
 			n++
 		}
-		names[i] = sign + " " + strconv.Itoa(v.Head+1)
+		names[i] = sign + " h" + strconv.Itoa(v.Head+1)
 		if at := list/max(1, m.Kept.Heads)*int(m.Opened.Heads) + v.Head; at < len(habits) {
-			names[i] += " " + letters[habits[at]].name
+			names[i] += " " + letters[habits[at]].letter
 		}
 	}
 	return c.t("reason.votes.of", "n", n, "of", len(voters), "list", strings.Join(names, c.t("list.separator")))
