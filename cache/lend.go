@@ -2,6 +2,7 @@ package cache
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -48,7 +49,11 @@ func (c *Cache) Pack(layer, kvHead int) {
 	c.epoch++
 }
 
-// Learn takes a lent list back: at is the position of each slot's token, DeadPosition where there is none.
+// ErrPositions says that positions cannot be those of a list's tokens: too many, too few, or one twice.
+var ErrPositions = errors.New("these are not the positions of the list's tokens")
+
+// Learn takes a lent list back: at is the position of each slot's token, DeadPosition where there is none. The error is
+// [ErrPositions].
 func (c *Cache) Learn(layer, kvHead int, at []uint32) error {
 	l, err := c.list(layer, kvHead)
 	if err != nil {
@@ -58,7 +63,7 @@ func (c *Cache) Learn(layer, kvHead int, at []uint32) error {
 		return nil
 	}
 	if len(at) != l.Slots {
-		return fmt.Errorf("cache: learn: positions of %d slots, there are %d", len(at), l.Slots)
+		return fmt.Errorf("cache: learn: %w: %d for %d slots", ErrPositions, len(at), l.Slots)
 	}
 	l.At, l.order = l.At[:0], l.order[:0]
 	for slot, position := range at {
@@ -70,7 +75,7 @@ func (c *Cache) Learn(layer, kvHead int, at []uint32) error {
 	slices.SortFunc(l.order, func(a, b uint32) int { return cmp.Compare(l.At[a], l.At[b]) })
 	twice := slices.CompactFunc(slices.Clone(l.order), func(a, b uint32) bool { return l.At[a] == l.At[b] })
 	if len(l.order) != l.Live || len(twice) != l.Live {
-		return fmt.Errorf("cache: learn: %d tokens at %d positions, there should be %d", len(l.order), len(twice), l.Live)
+		return fmt.Errorf("cache: learn: %w: %d tokens at %d positions, there should be %d", ErrPositions, len(l.order), len(twice), l.Live)
 	}
 	l.lent = false
 	return nil

@@ -40,7 +40,7 @@ func TestLend(t *testing.T) {
 		{1, 7, 5, DeadPosition, DeadPosition, 5}, // twice
 		{1, 7, DeadPosition, DeadPosition, DeadPosition, DeadPosition}, // too few tokens
 	} {
-		if err := c.Learn(0, 0, at); err == nil || !c.Lent() {
+		if err := c.Learn(0, 0, at); !errors.Is(err, ErrPositions) || !c.Lent() {
 			t.Errorf("learnt %v", at)
 		}
 	}

@@ -50,22 +50,28 @@ func (l *Library) SelfTest(ctx context.Context, oracle step.Backend, layouts ...
 
 func (l *Library) selfTests(ctx context.Context, oracle step.Backend, layouts []quant.Layout) error {
 	for i, layout := range layouts {
-		if err := l.selfTest(ctx, oracle, newSelfModel(layout, false)); err != nil {
+		if err := l.selfTest(ctx, oracle, newSelfModel(layout, false), selfTest); err != nil {
 			return err
 		}
 		if i > 0 {
-			continue // what works on the members of a stack does not know the layout
+			continue // what works on the members of a stack, or under a plan, does not know the layout
 		}
-		if err := l.selfTest(ctx, oracle, newSelfModel(layout, true)); err != nil {
+		if err := l.selfTest(ctx, oracle, newSelfModel(layout, true), selfTest); err != nil {
+			return err
+		}
+		if err := l.selfTest(ctx, oracle, newSelfModel(layout, false), selfPlan); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Library) selfTest(ctx context.Context, oracle step.Backend, m *selfModel) error {
+// selfTesting is one of the self-tests.
+type selfTesting func(ctx context.Context, b *Backend, oracle step.Backend, m *selfModel) error
+
+func (l *Library) selfTest(ctx context.Context, oracle step.Backend, m *selfModel, test selfTesting) error {
 	b := l.Backend(new(cache.Ledger))
-	err := selfTest(ctx, b, oracle, m)
+	err := test(ctx, b, oracle, m)
 	if closed := b.Close(); err == nil {
 		err = closed
 	}
@@ -79,6 +85,7 @@ type side struct {
 	exec  step.Exec
 	cache *cache.Cache
 	arena step.Buffer
+	sums  bool // pages have accumulated attention
 }
 
 func (s *side) close() {
@@ -119,6 +126,7 @@ func (s *side) open(m *selfModel) error {
 	}
 	geo := cache.Geometry{
 		Layers: 1, KVHeads: selfShape.KVHeads, HeadDim: selfShape.HeadDim, Key: cache.F16, Value: cache.F16, PageK: 2, PageV: 8,
+		Scores: s.sums,
 	}
 	size := geo.FullBytes(selfPositions)
 	if s.arena, err = s.alloc(cache.Free, "self-test", make([]byte, size)); err != nil {
@@ -223,12 +231,12 @@ func selfTest(ctx context.Context, b *Backend, oracle step.Backend, m *selfModel
 			return fmt.Errorf("webgpu: self-test: %w", err)
 		}
 	}
-	return compareStep(ctx, e, got, want)
+	return compareStep(ctx, e, got, want, nil)
 }
 
 // compareStep runs one recorded step after token 7 and compares its logits and what it chose.
-func compareStep(ctx context.Context, e *exec, got, want *side) error {
-	a := step.Answer{Cache: got.cache, Arena: got.arena, Pos: selfRows, Pending: 7}
+func compareStep(ctx context.Context, e *exec, got, want *side, rules []step.Rule) error {
+	a := step.Answer{Cache: got.cache, Arena: got.arena, Pos: selfRows, Pending: 7, Rules: rules}
 	if err := e.Begin(&a); err != nil {
 		return err
 	}
@@ -239,8 +247,8 @@ func compareStep(ctx context.Context, e *exec, got, want *side) error {
 	if err != nil {
 		return err
 	}
+	nodes := append(e.replayed(e.answer.session.keeper), e.sample[1])
 	e.End()
-	nodes := append(e.replayed(nil), e.sample[1])
 	if err := e.b.lib.compare(nodes[:len(nodes)-1], got, want, step.Logits, selfShape.Vocab); err != nil {
 		return err
 	}

@@ -54,6 +54,9 @@ func TestSelfTestFinds(t *testing.T) {
 		"gateup": {"silu(gate[t]) * sums[t]", "silu(gate[t]) + sums[t]"},
 		"attend": {"sum += weight;", "sum -= weight;"},
 		"weigh":  {"acc += weight", "acc -= weight"},
+		"select": {"- 1u] = i;", "- 1u] = 0u;"},
+		"keep":   {"if (rank < lists[at + HELD])", "if (rank >= lists[at + HELD])"},
+		"evict":  {"rank == NONE", "rank != NONE"},
 		"silu":   {"* raw[at + p.ffn]", "+ raw[at + p.ffn]"},
 	} {
 		lib := newLibrary(&spoiled{dev, kernelName, change[0], change[1]})
