@@ -1,8 +1,7 @@
 package cache
 
 import (
-	"cmp"
-	"slices"
+	"sort"
 )
 
 // Move is a copy of one token from slot to slot of one list.
@@ -66,7 +65,7 @@ func (c *Cache) Gather() []PageMove {
 			}
 		}
 	}
-	slices.SortFunc(pages, func(a, b page) int { return cmp.Compare(*a.at, *b.at) })
+	sort.Slice(pages, func(a, b int) bool { return *pages[a].at < *pages[b].at })
 	var moves []PageMove
 	var end uint32
 	for _, p := range pages {

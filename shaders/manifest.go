@@ -2,7 +2,7 @@ package shaders
 
 import (
 	"maps"
-	"slices"
+	"sort"
 	"strings"
 )
 
@@ -143,7 +143,7 @@ func FastKernels() []Kernel {
 func (k Kernel) Variants() []Variant {
 	out := []Variant{{Kernel: k.Name}}
 	expand := func(choices map[string][]string, of func(*Variant) *map[string]string) {
-		for _, name := range slices.Sorted(maps.Keys(choices)) {
+		for _, name := range names(choices) {
 			var next []Variant
 			for _, v := range out {
 				for _, value := range choices[name] {
@@ -165,11 +165,18 @@ func (k Kernel) Variants() []Variant {
 	return out
 }
 
+// names are the keys of choices, in order.
+func names[V any](choices map[string]V) []string {
+	out := slices.Collect(maps.Keys(choices))
+	sort.Sort(sort.StringSlice(out))
+	return out
+}
+
 // Label names a variant for messages and as a key: the file and its choices.
 func (v Variant) Label() string {
 	parts := []string{v.Kernel}
 	for _, choices := range []map[string]string{v.Includes, v.Consts} {
-		for _, name := range slices.Sorted(maps.Keys(choices)) {
+		for _, name := range names(choices) {
 			parts = append(parts, name+"="+choices[name])
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"slices"
+	"sort"
 	"strings"
 )
 
@@ -78,7 +78,7 @@ func Assemble(v Variant, read func(name string) ([]byte, error)) (Source, error)
 		declared[d.number] = d.Binding
 		sorted = append(sorted, d.number)
 	}
-	slices.Sort(sorted)
+	sort.Sort(sort.IntSlice(sorted))
 	for i, n := range sorted {
 		numbers[n] = i
 		s.Bindings = append(s.Bindings, declared[n])

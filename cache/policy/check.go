@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sort"
 )
 
 // NameError says that a recipe names a method or wrapper that can't stand there.
@@ -95,7 +96,9 @@ func (r Recipe) Needs() Needs {
 
 // fill checks given knobs and adds the defaults of the others.
 func (m *Method) fill(given map[string]float64) (Knobs, error) {
-	for _, name := range slices.Sorted(maps.Keys(given)) {
+	names := slices.Collect(maps.Keys(given))
+	sort.Sort(sort.StringSlice(names))
+	for _, name := range names {
 		i := slices.IndexFunc(m.Knobs, func(k Knob) bool { return k.Name == name })
 		if i < 0 {
 			return nil, &KnobError{m.Name, name, given[name], "no such knob"}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 
 	"kvlens/cache/policy/stage"
 )
@@ -20,7 +21,9 @@ var ErrPins = errors.New("these tokens can't be pinned")
 // they hold beyond it leaves with the next [Run.Step] of their layer, as after [Run.Resize].
 func (r *Run) Pin(positions []int32) (moved bool, err error) {
 	c := *r
-	c.pins = slices.Compact(slices.Sorted(slices.Values(positions)))
+	c.pins = slices.Clone(positions)
+	sort.Slice(c.pins, func(a, b int) bool { return c.pins[a] < c.pins[b] })
+	c.pins = slices.Compact(c.pins)
 	if err := c.holdsPins(); err != nil {
 		return false, err
 	}

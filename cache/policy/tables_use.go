@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 )
 
 // TablesError says that tables are not what a recipe or a model needs.
@@ -97,7 +98,7 @@ func (t *Tables) SemanticOrder(layer int) []int {
 	for h := range order {
 		order[h] = h
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.Semantic[layer][b], t.Semantic[layer][a]) })
+	sort.SliceStable(order, func(a, b int) bool { return cmp.Less(t.Semantic[layer][order[b]], t.Semantic[layer][order[a]]) })
 	return order
 }
 
@@ -153,7 +154,7 @@ func best(mask []bool, scores []float64, share float64) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	sort.SliceStable(order, func(a, b int) bool { return cmp.Less(scores[order[b]], scores[order[a]]) })
 	for _, i := range order[:min(len(order), max(1, int(math.Round(share*float64(len(order))))))] {
 		mask[i] = true
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -30,7 +31,9 @@ func NewStory(t *tokenizer.Tokenizer, templates map[string]string) (*Story, erro
 	if len(templates) == 0 {
 		return nil, fmt.Errorf("chat: %w: there is none", ErrTemplate)
 	}
-	for _, lang := range slices.Sorted(maps.Keys(templates)) {
+	langs := slices.Collect(maps.Keys(templates))
+	sort.Sort(sort.StringSlice(langs))
+	for _, lang := range langs {
 		s := templates[lang]
 		if strings.Count(s, storyMark) != 1 || strings.Count(s, questionMark) != 1 ||
 			strings.Index(s, storyMark) > strings.Index(s, questionMark) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 
 	"kvlens/cache/policy"
 	"kvlens/wasm/step"
@@ -28,7 +29,7 @@ func (s *Session) Pin(ctx context.Context, positions []int) error {
 			}
 			pins = append(pins, int32(p))
 		}
-		slices.Sort(pins)
+		sort.Slice(pins, func(a, b int) bool { return pins[a] < pins[b] })
 		if pins = slices.Compact(pins); slices.Equal(pins, s.pinned()) {
 			return nil
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -73,8 +74,9 @@ func newMerges(texts []string, vocab int, find func([]byte) int32) (merges, erro
 	copy(m.start[1:], m.start)
 	m.start[0] = 0
 	for l := range vocab {
-		slices.SortFunc(m.pairs[m.start[l]:m.start[l+1]], func(a, b pair) int {
-			return cmp.Or(cmp.Compare(a.right, b.right), cmp.Compare(a.rank, b.rank))
+		group := m.pairs[m.start[l]:m.start[l+1]]
+		sort.Slice(group, func(a, b int) bool {
+			return group[a].right < group[b].right || group[a].right == group[b].right && group[a].rank < group[b].rank
 		})
 	}
 	return m, nil

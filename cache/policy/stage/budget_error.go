@@ -3,6 +3,7 @@ package stage
 import (
 	"math"
 	"slices"
+	"sort"
 )
 
 // ErrorAware shares total tokens, the window among them, among layers by their errors, which sum to 1 (CompressKV): a
@@ -26,27 +27,12 @@ func ErrorAware(errors []float64, total, floor, ceiling int, argmax bool) []int 
 	for l := range order {
 		order[l] = l
 	}
-	slices.SortStableFunc(order, func(a, b int) int { // descending; the first of equals first
-		switch {
-		case errors[a] > errors[b]:
-			return -1
-		case errors[a] < errors[b]:
-			return 1
-		}
-		return 0
-	})
+	// Descending, or ascending; the first of equals first.
+	sort.SliceStable(order, func(a, b int) bool { return errors[order[a]] > errors[order[b]] })
 	step := 1
 	if missing < 0 {
 		step = -1
-		slices.SortStableFunc(order, func(a, b int) int { // ascending; the first of equals first
-			switch {
-			case errors[a] < errors[b]:
-				return -1
-			case errors[a] > errors[b]:
-				return 1
-			}
-			return 0
-		})
+		sort.SliceStable(order, func(a, b int) bool { return errors[order[a]] < errors[order[b]] })
 	}
 	can := func(l int) bool { return step > 0 && n[l] < ceiling || step < 0 && n[l] > floor }
 	for missing != 0 && slices.ContainsFunc(order, can) {

@@ -1,9 +1,8 @@
 package stage
 
 import (
-	"cmp"
 	"math"
-	"slices"
+	"sort"
 )
 
 // Apportion rounds shares to integers that sum to total, each between lo and its hi (nil: no bound): by largest
@@ -33,7 +32,7 @@ func Apportion(shares []float64, total, lo int, hi []int) []int {
 		}
 	}
 	if 0 < total && total <= len(open) {
-		slices.SortStableFunc(open, func(a, b int) int { return cmp.Compare(over(a), over(b)) })
+		sort.SliceStable(open, func(a, b int) bool { return over(open[a]) < over(open[b]) })
 		for _, i := range open[:total] {
 			n[i]++
 		}

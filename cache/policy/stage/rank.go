@@ -2,7 +2,7 @@ package stage
 
 import (
 	"cmp"
-	"slices"
+	"sort"
 )
 
 // Ranks numbers the candidates that are not marked in the order in which [Top] takes them, the first one after from; other
@@ -14,7 +14,7 @@ func Ranks(ranks []uint32, marked []bool, scores []float32, from int) {
 			order = append(order, i)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ordered(scores[b]), ordered(scores[a])) })
+	sort.SliceStable(order, func(a, b int) bool { return cmp.Less(ordered(scores[order[b]]), ordered(scores[order[a]])) })
 	for i, at := range order {
 		ranks[at] = uint32(from + i + 1)
 	}

@@ -2,7 +2,7 @@ package stage
 
 import (
 	"cmp"
-	"slices"
+	"sort"
 )
 
 // Guard says how many of n candidates at the start and at the end never leave, of so many that should not, when limit
@@ -79,7 +79,7 @@ func chunks(marked []bool, scores []float32, size int) []chunk {
 		c.mean /= float32(c.to - c.from)
 		out = append(out, c)
 	}
-	slices.SortStableFunc(out, func(a, b chunk) int { return cmp.Compare(b.mean, a.mean) })
+	sort.SliceStable(out, func(a, b int) bool { return cmp.Less(out[b].mean, out[a].mean) })
 	return out
 }
 
