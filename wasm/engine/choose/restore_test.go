@@ -73,41 +73,14 @@ func answers(t *testing.T, steps int) (tokens []uint32, moved int) {
 		},
 		CPU: func(led *cache.Ledger, _ bool) (step.Backend, error) { return ref.New(led), nil },
 	}
-	page, engine := proto.Pipe()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		_ = core.Serve(ctx, engine, core.Config{ // it ends with the connection
-			Build: "b", Store: weights.NewStore(weights.NewMemoryFS(), files{}), Backend: chooser.Choose,
-		})
-	})
-	defer wg.Wait()
-	defer page.Close()
-	id := uint32(0)
-	ask := func(m proto.Message) {
-		if err := page.Send(proto.Encode(id, m)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ask(proto.Hello{Version: proto.Version, Build: "b"})
+	ask := talk(t, chooser)
 	sampling := proto.Sampling{Temperature: 1.5, TopK: 40, Seed: 3}
 	for _, m := range []proto.Message{
-		proto.Open{Manifest: "../../../web/static/models/teach.json", Backend: "webgpu"},
+		proto.Open{Manifest: teach, Backend: "webgpu"},
 		proto.Generate{Mode: proto.Raw, Text: "In the morning, Xiao Ming ate", Max: 20, Sampling: sampling},
 		proto.Generate{Mode: proto.Raw, Text: " and then", Max: 20, Sampling: sampling, Continue: true},
 	} {
-		id++
-		ask(m)
-		for done := false; !done; {
-			limit, cancel := context.WithTimeout(ctx, time.Minute)
-			p, err := page.Recv(limit)
-			cancel()
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, m, err := proto.Decode(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, m := range ask(m) {
 			switch m := m.(type) {
 			case proto.Step:
 				tokens = append(tokens, m.Token)
@@ -115,10 +88,58 @@ func answers(t *testing.T, steps int) (tokens []uint32, moved int) {
 				moved++
 			case proto.Failure:
 				t.Fatal(m)
-			case proto.Done:
-				done = true
 			}
 		}
 	}
 	return tokens, moved
+}
+
+const teach = "../../../web/static/models/teach.json"
+
+// talk starts an engine and gives a way to ask it, which returns all that it answers.
+func talk(t *testing.T, chooser Chooser) (ask func(proto.Message) []proto.Message) {
+	t.Helper()
+	page, engine := proto.Pipe()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = core.Serve(ctx, engine, core.Config{ // it ends with the connection
+			Build: "b", Store: weights.NewStore(weights.NewMemoryFS(), files{}), Backend: chooser.Choose,
+		})
+	})
+	t.Cleanup(func() {
+		page.Close()
+		wg.Wait()
+	})
+	id := uint32(0)
+	send := func(m proto.Message) {
+		if err := page.Send(proto.Encode(id, m)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(proto.Hello{Version: proto.Version, Build: "b"})
+	return func(m proto.Message) (heard []proto.Message) {
+		t.Helper()
+		id++
+		send(m)
+		for {
+			limit, cancel := context.WithTimeout(ctx, time.Minute)
+			p, err := page.Recv(limit)
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			from, m, err := proto.Decode(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if from != id {
+				continue
+			}
+			heard = append(heard, m)
+			switch m.(type) {
+			case proto.Done, proto.Failure:
+				return heard
+			}
+		}
+	}
 }
