@@ -160,6 +160,9 @@ func (s *Session) forces(ctx context.Context, ids []int32, pos int, progress fun
 		if _, err := r.take(ctx); err != nil {
 			return err
 		}
+	if err == nil {
+		r.s.sweep(r.args.Pos + 1)
+	}
 		s.touched = true
 		progress(r.tokens)
 		s.m.giveWay()

@@ -147,8 +147,13 @@ func (r *runner) pack(k step.Keeper) error {
 
 // reclaim learns what the device has kept.
 func (r *runner) reclaim() error {
-	if k := r.s.m.keeper(); k != nil {
-		return k.Return(&r.args)
+	k := r.s.devices()
+	if k == nil {
+		return nil
 	}
-	return nil
+	err := k.Return(&r.args)
+	if err == nil {
+		r.s.sweep(r.args.Pos + len(r.args.IDs))
+	}
+	return err
 }

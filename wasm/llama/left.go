@@ -133,6 +133,22 @@ func (r *runner) depart(layer, h int, slots []uint32, rows []int32) error {
 	return nil
 }
 
+// sweep notes what a device has let go of the tokens so far, of which some may be known to have left before.
+func (s *Session) sweep(tokens int) {
+	for i := range s.gone.at {
+		l := s.cache.List(i/s.geo.KVHeads, i%s.geo.KVHeads)
+		rank := 0
+		for p := range tokens {
+			switch {
+			case rank < l.Live && l.At[l.Order()[rank]] == uint32(p):
+				rank++
+			case p >= len(s.gone.at[i]) || s.gone.at[i][p] == 0:
+				s.gone.put(i, int32(p), int32(tokens))
+			}
+		}
+	}
+}
+
 // lanes are where the key and the value of a slot lie, in bytes of the arena.
 func (s *Session) lanes(l *cache.List, slot uint32) (key, value int64) {
 	at := func(page uint32, lane, bytes int) int64 { return 4*int64(page) + int64(lane*s.geo.HeadDim*bytes) }

@@ -242,6 +242,9 @@ func (r *replayer) take(ctx context.Context) (step.Choice, error) {
 		r.tokens++
 		r.pending = c.ID
 	}
+	for _, x := range c.Left {
+		r.s.gone.put(x.List, x.Position, int32(r.at))
+	}
 	return c, err
 }
 
@@ -311,6 +314,8 @@ func (r *replayer) close() error {
 	if err != nil {
 		s.cache.Reset()
 		s.stale = true
+		return err
 	}
-	return err
+	s.sweep(r.at)
+	return nil
 }
