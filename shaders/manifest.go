@@ -2,6 +2,7 @@ package shaders
 
 import (
 	"maps"
+	"slices"
 	"sort"
 	"strings"
 )
