@@ -296,3 +296,14 @@ func hundredths(v float64) string {
 	}
 	return strconv.Itoa(int(math.Round(100 * min(1, max(0, v)))))
 }
+
+// scientific writes a number that may be very small with two or three digits.
+func (c *controller) scientific(v float64) string {
+	if a := math.Abs(v); v == 0 || a >= 0.01 || math.IsNaN(v) || math.IsInf(v, 0) {
+		return c.words.Decimal(v)
+	}
+	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(v, 'e', 1, 64), "e")
+	digits := strings.NewReplacer("-", "⁻", "+", "", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
+	n, _ := strconv.Atoi(exponent)
+	return strings.Replace(mantissa, "-", "−", 1) + "×10" + digits.Replace(strconv.Itoa(n))
+}

@@ -235,17 +235,6 @@ func (c *controller) votes(m state.Model, list int, voters []state.Voter) string
 	return c.t("reason.votes.of", "n", n, "of", len(voters), "list", strings.Join(names, c.t("list.separator")))
 }
 
-// scientific writes a number that may be very small with two or three digits.
-func (c *controller) scientific(v float64) string {
-	if a := math.Abs(v); v == 0 || a >= 0.01 || math.IsNaN(v) || math.IsInf(v, 0) {
-		return c.words.Decimal(v)
-	}
-	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(v, 'e', 1, 64), "e")
-	digits := strings.NewReplacer("-", "⁻", "+", "", "0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
-	n, _ := strconv.Atoi(exponent)
-	return strings.Replace(mantissa, "-", "−", 1) + "×10" + digits.Replace(strconv.Itoa(n))
-}
-
 func (x *why) Render() app.UI {
 	c := x.C
 	return named(app.Section(), "why").ID("why").Class("why").Aria("label", c.t("reason.title")).
@@ -370,33 +359,4 @@ func (x *why) top() app.UI {
 		)
 	}
 	return named(app.Table(), "why-top").Class("top5").Body(app.Caption().Text(c.t("card.top")), app.TBody().Body(rows...))
-}
-
-// Sides of the map of lists: a cell and its gap, in units of the drawing.
-const (
-	mapCell = 10
-	mapStep = 12
-)
-
-// map_ is all lists at a glance, layers across and KV heads down: filled where the token is.
-func (x *why) map_() app.UI {
-	if len(x.Places) == 0 {
-		return nothing()
-	}
-	cells := make([]app.UI, 0, len(x.Places)+1)
-	for i, p := range x.Places {
-		class := "f-none"
-		if p.Held > 0 {
-			class = "f-" + strings.TrimPrefix(keeps[p.Why].colour, "b-")
-		}
-		cells = append(cells, mapRect(class, i/x.Heads, i%x.Heads))
-	}
-	cells = append(cells, mapRect("f-ring", x.List/x.Heads, x.List%x.Heads))
-	return svg("svg").Class("listmap").Attr("viewBox", "-1 -1 "+strconv.Itoa(x.Layers*mapStep)+" "+strconv.Itoa(x.Heads*mapStep)).
-		Attr("width", strconv.Itoa(x.Layers*mapStep)).Attr("height", strconv.Itoa(x.Heads*mapStep)).Aria("hidden", "true").Body(cells...)
-}
-
-func mapRect(class string, column, row int) app.UI {
-	side := strconv.Itoa(mapCell)
-	return svg("rect").Class(class).Attr("x", strconv.Itoa(column*mapStep)).Attr("y", strconv.Itoa(row*mapStep)).Attr("width", side).Attr("height", side)
 }
