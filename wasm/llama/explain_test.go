@@ -429,6 +429,52 @@ func TestRecordsComeBack(t *testing.T) {
 	}
 }
 
+// A pin is the last word about a token from the time when it was pinned last, until a prompt chooses again; it is none
+// about a token that has left. The token that waits can be pinned before it is stored.
+func TestExplainedPins(t *testing.T) {
+	needsScorer(t)
+	s := explained(t, exact(t, nil), policy.Recipe{Method: "snapkv"})
+	prefill(t, s, words(40, 1))
+	generate(t, s, 3)
+	var gone int
+	kept := s.Kept(0, 0)
+	for slices.Contains(kept, int32(gone)) {
+		gone++
+	}
+	stays, waits := int(kept[1]), s.Position()
+	pin := func(positions ...int) {
+		t.Helper()
+		if err := s.Pin(ctx, positions); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decided := func(position int, d policy.Decision, at int) {
+		t.Helper()
+		e, err := s.Explain(ctx, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := e.Verdicts[position]; v.Decision != d || int(v.At) != at {
+			t.Errorf("token %d: %+v, want %d at %d", position, v, d, at)
+		}
+	}
+	pin(stays, gone, waits)
+	decided(stays, policy.DecidedPin, waits)
+	decided(gone, policy.DecidedScore, 40)
+	generate(t, s, 2)
+	decided(waits, policy.DecidedPin, waits+1)
+	pin(waits)
+	decided(stays, policy.DecidedScore, 40)
+	generate(t, s, 2)
+	pin(stays, waits)
+	decided(stays, policy.DecidedPin, s.Position())
+	decided(waits, policy.DecidedPin, waits+1)
+	prefill(t, s, words(20, 2))
+	decided(stays, policy.DecidedPin, s.Position())
+	pin()
+	decided(stays, policy.DecidedPin, s.Position())
+}
+
 // A record is in the ledger while it is there, as large as Explain says; without one there is nothing, and no explanation.
 // One that begins in the middle of a conversation begins with the next.
 func TestRecordInTheLedger(t *testing.T) {
@@ -474,7 +520,7 @@ func TestRecordInTheLedger(t *testing.T) {
 		if _, err := s.Explain(ctx, 0, 0); !errors.Is(err, llama.ErrNoRecord) || views() != 0 {
 			t.Errorf("%s, ended: %v, %d bytes", method, err, views())
 		}
-		if err := s.Restore(saved); err != nil || views() != 0 {
+		if err := errors.Join(s.Restore(saved), s.Decode(ctx, 4)); err != nil || views() != 0 {
 			t.Errorf("%s: %v, a checkpoint brings back %d bytes that are not wanted", method, err, views())
 		}
 		saved.Close()

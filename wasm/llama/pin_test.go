@@ -164,6 +164,41 @@ func TestPinsAndRecipes(t *testing.T) {
 	}
 }
 
+// Where lists differ in length, those that are too short for the pins get room from the others, which let go at once what
+// they have beyond it. A cap that has no room for the pins is refused before anything is given up.
+func TestPinsMakeRoom(t *testing.T) {
+	needsScorer(t)
+	m := exact(t, nil)
+	moved := 0
+	for _, r := range evicting(t) {
+		if !plan(t, r).Ragged() {
+			continue
+		}
+		s := session(t, m, llama.SessionOptions{Recipe: r.Recipe, Tables: anyTables(m), Tokens: 120, Share: 0.5})
+		talk(t, s, 1)
+		talk(t, s, 2)
+		before := slices.Concat(s.Caps()...)
+		var pins []int
+		for p := 9; s.Pin(ctx, append(pins, p)) == nil; p += 2 {
+			pins = append(pins, p)
+		}
+		checkCaps(t, s)
+		if !slices.Equal(s.Pins(), pins) || len(pins) < 3 {
+			t.Errorf("%s: pinned %v, want %v", r.name, s.Pins(), pins)
+		}
+		if !slices.Equal(slices.Concat(s.Caps()...), before) {
+			moved++
+		}
+		now, size := held(s), s.Cap()
+		if err := s.SetCap(ctx, size/2); !errors.Is(err, llama.ErrPins) || s.Cap() != size || !equalSets(now, held(s)) {
+			t.Errorf("%s: half the cap: %v", r.name, err)
+		}
+	}
+	if moved < 5 {
+		t.Errorf("lists of %d recipes get room", moved)
+	}
+}
+
 // Undo goes back to what was pinned at a moment.
 func TestPinsAndUndo(t *testing.T) {
 	needsScorer(t)
