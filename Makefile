@@ -83,7 +83,7 @@ bench-gpu: model     ## print a GPU's speeds, natively, and bytes/s against BAND
 	CGO_ENABLED=1 go run ./web/lab bench $(SMOLLM) -backend gpu -prompt "$(PROMPT)" -decode "$(DECODE)" -context "$(CONTEXT)" -bandwidth "$(BANDWIDTH)"
 
 bench: model         ## print speeds, natively and in Chromium, and against wllama where KVLENS_PEER_WLLAMA says where it is
-	go run ./web/e2e/bench
+	CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) XDG_RUNTIME_DIR=$${XDG_RUNTIME_DIR:-/tmp} go run ./web/e2e/bench
 
 size:                ## fail when a program is larger than its budget (2.5 and 1.8 MB with gzip)
 	go run ./web/gen -out $(DIST) -prefix "$(PREFIX)" -budget

@@ -79,11 +79,16 @@ type watch struct {
 // Compile compiles a program whose runs are watched.
 func (w *watch) Compile(p *step.Program) (step.Exec, error) {
 	exec, err := w.Backend.Compile(p)
-	scorer, ok := exec.(step.Scorer)
-	if err != nil || !ok {
-		return exec, err
+	if err != nil {
+		return nil, err
 	}
-	return &watchedExec{exec, scorer, w, p.Ops}, nil
+	if keeper, ok := exec.(step.Keeper); ok {
+		return &watchedKeeper{exec, keeper, w, p.Ops}, nil
+	}
+	if scorer, ok := exec.(step.Scorer); ok {
+		return &watchedExec{exec, scorer, w, p.Ops}, nil
+	}
+	return exec, nil
 }
 
 // prefill measures a prompt: what its recipe took, and all of it.
@@ -128,4 +133,60 @@ func (x *watchedExec) Run(ctx context.Context, a *step.Args, from, to int) error
 		x.w.since = time.Time{}
 	}
 	return x.Exec.Run(ctx, a, from, to)
+}
+
+// watchedKeeper is the same where the device chooses. What it is asked for it does later, so each piece begins when the one
+// before is done, and ends when it is done itself.
+type watchedKeeper struct {
+	step.Exec
+	step.Keeper
+	w   *watch
+	ops []step.Op
+}
+
+// timed counts a piece of work.
+func (x *watchedKeeper) timed(work func() error) error {
+	if err := x.idle(); err != nil {
+		return err
+	}
+	defer x.w.count(time.Now())
+	return errors.Join(work(), x.idle())
+}
+
+// idle waits for the device.
+func (x *watchedKeeper) idle() error {
+	return x.w.Read(x.Scratch(step.X), 0, make([]byte, 4))
+}
+
+func (x *watchedKeeper) Observe(a *step.Args, layer int) error {
+	return x.timed(func() error { return x.Keeper.Observe(a, layer) })
+}
+
+func (x *watchedKeeper) Weigh(a *step.Args, layer int) error {
+	return x.timed(func() error { return x.Keeper.Weigh(a, layer) })
+}
+
+func (x *watchedKeeper) Highest(layer int, c *policy.Contest) (n []int, err error) {
+	err = x.timed(func() error {
+		n, err = x.Keeper.Highest(layer, c)
+		return err
+	})
+	return n, err
+}
+
+func (x *watchedKeeper) Select(a *step.Args, q *policy.LayerQuotas) error {
+	return x.timed(func() error { return x.Keeper.Select(a, q) })
+}
+
+func (x *watchedKeeper) Keep(a *step.Args, layer int) error {
+	return x.timed(func() error { return x.Keeper.Keep(a, layer) })
+}
+
+// Run counts Store, which is all there is where nothing is selected.
+func (x *watchedKeeper) Run(ctx context.Context, a *step.Args, from, to int) error {
+	run := func() error { return x.Exec.Run(ctx, a, from, to) }
+	if _, store := x.ops[from].(step.Store); store {
+		return x.timed(run)
+	}
+	return run()
 }

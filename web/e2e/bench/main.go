@@ -49,9 +49,14 @@ func run() error {
 		models = models[:1]
 	}
 	for _, m := range models {
-		if err := native(m); err != nil {
+		if err := native("native", m); err != nil {
 			return err
 		}
+	}
+	if _, err := os.Stat(os.Getenv("VK_ICD_FILENAMES")); err != nil {
+		fmt.Println("SKIPPED: WebGPU, natively: VK_ICD_FILENAMES:", err)
+	} else if err := native("WebGPU on a software driver", teach, "-backend", "gpu", "-prompt", "32", "-decode", "8"); err != nil {
+		return err
 	}
 	got, err := chromium("Loops|CPU|Recipes", "./wasm/cpu", "./wasm/llama")
 	if err != nil {
@@ -84,9 +89,9 @@ func run() error {
 	return nil
 }
 
-// native runs the command line's benchmark on the reference path.
-func native(model string) error {
-	out, err := output("go", "run", "./web/lab", "bench", model, "-recipes", recipes)
+// native runs the command line's benchmark, on the reference path unless flags say otherwise.
+func native(where, model string, flags ...string) error {
+	out, err := output("go", append([]string{"run", "./web/lab", "bench", model, "-recipes", recipes}, flags...)...)
 	if err != nil {
 		return err
 	}
@@ -104,9 +109,9 @@ func native(model string) error {
 	if err := json.Unmarshal(out, &r); err != nil || len(r.Decode) == 0 {
 		return fmt.Errorf("bench: lab's answer: %w: %s", err, out)
 	}
-	fmt.Printf("native, %s: prefill %.1f tokens/s, decode %.1f tokens/s\n", filepath.Base(model), r.Prefill.Rate, r.Decode[0].Rate)
+	fmt.Printf("%s, %s: prefill %.1f tokens/s, decode %.1f tokens/s\n", where, filepath.Base(model), r.Prefill.Rate, r.Decode[0].Rate)
 	for _, c := range r.Recipes {
-		fmt.Printf("native, %s: %s selects and stores 1,024 tokens in %.1f %% of the prefill (aim: at most 15)\n", filepath.Base(model), c.Recipe, c.Percent)
+		fmt.Printf("%s, %s: %s selects and stores 1,024 tokens in %.1f %% of the prefill (aim: at most 15)\n", where, filepath.Base(model), c.Recipe, c.Percent)
 	}
 	return nil
 }
