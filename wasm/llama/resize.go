@@ -44,7 +44,9 @@ func (s *Session) SetRecipe(ctx context.Context, name policy.Recipe) error {
 		if err = s.renew(size); err == nil {
 			s.shadowed, s.recorded = s.opts.Shadow, s.opts.Explain
 			s.spans = slices.DeleteFunc(s.pinFirst(), func(sp span) bool { return sp.deed != nil && !sp.deed.lasts })
+			s.moments = nil // they are of another recipe
 			err = s.settled(ctx)
+			s.moments = was.moments
 		}
 		if err == nil {
 			s.epoch++

@@ -149,17 +149,19 @@ func (s *Session) join(ids []int32, prompt bool) {
 // answer says that the span's tokens were computed one by one.
 func (sp span) answer() bool { return !sp.prompt && sp.deed == nil }
 
-// settled makes the cache that of the conversation again, if a turn that failed has left it otherwise: prompts as
-// prompts, answers token by token, so that what comes next equals what would have come without that turn.
+// settled makes the cache that of the conversation again, if a turn that failed has left it otherwise: from the last
+// moment that is kept, or from the start, prompts as prompts, answers token by token, so that what comes next equals what
+// would have come without that turn.
 func (s *Session) settled(ctx context.Context) error {
 	if !s.stale {
 		return nil
 	}
 	was := *s
 	s.logits, s.watched = make([]float32, len(was.logits)), false
-	err := s.anew()
+	from := s.before(moment{ids: was.ids, spans: was.spans})
+	err := s.start(from)
 	if err == nil {
-		err = s.again(ctx, was.ids, was.spans, nil)
+		err = s.again(ctx, was.ids[len(from.ids):], after(was.spans, from.spans), nil)
 	}
 	if err == nil {
 		copy(was.logits, s.logits)

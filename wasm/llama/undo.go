@@ -111,14 +111,7 @@ func (s *Session) goBack(ctx context.Context, to moment, progress func(done, tot
 		ctx = context.WithoutCancel(ctx) // a token is computed sooner than a way back is kept
 	}
 	s.watched = false
-	switch {
-	case from.open || s.run == nil && len(from.ids) > 0:
-		err = s.load(from)
-	default:
-		s.stale = false
-		err = s.anew()
-	}
-	if err == nil {
+	if err = s.start(from); err == nil {
 		err = s.again(ctx, to.ids[len(from.ids):], rest, progress)
 	}
 	s.watched, s.rows, s.evicted = was.watched, nil, nil
@@ -136,6 +129,15 @@ func (s *Session) goBack(ctx context.Context, to moment, progress func(done, tot
 		copy(s.logits, was.logits)
 	}
 	return err
+}
+
+// start begins at a checkpoint, or anew if it has nothing.
+func (s *Session) start(c *Checkpoint) error {
+	if len(c.ids) > 0 {
+		return s.load(c)
+	}
+	s.stale = false
+	return s.anew()
 }
 
 // before is the latest state before a moment that the session can go back to without computing anything.

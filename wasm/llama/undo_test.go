@@ -222,3 +222,43 @@ func TestUndoMemory(t *testing.T) {
 		}
 	}
 }
+
+// A session that a turn has left otherwise goes back to its last checkpoint, too: nothing of a prompt is computed again,
+// and what comes equals what comes without that turn.
+func TestFailedTurnWithCheckpoints(t *testing.T) {
+	m := exact(t, nil)
+	for _, r := range undoable() {
+		s, other := undoer(t, m, r, true), undoer(t, m, r, false)
+		for _, s := range []*llama.Session{s, other} {
+			prefill(t, s, words(30, 1))
+			generate(t, s, 4)
+		}
+		stopped, cancel := context.WithCancel(ctx)
+		err := s.Prefill(stopped, words(20, 2), func(done, _ int) {
+			if done > 25 {
+				cancel()
+			}
+		})
+		if cancel(); !errors.Is(err, context.Canceled) {
+			t.Fatal(r.name, err)
+		}
+		calls := &countdown{ctx, 1 << 30}
+		c, err := s.Save(calls)
+		if err != nil {
+			t.Fatal(r.name, err)
+		}
+		c.Close()
+		if asked := 1<<30 - calls.left; asked > 2 {
+			t.Errorf("%s: the context is asked %d times", r.name, asked)
+		}
+		prefill(t, s, words(9, 5))
+		prefill(t, other, words(9, 5))
+		same(t, r.name, s, other)
+		for _, s := range []*llama.Session{s, other} { // nor is there a checkpoint of another recipe
+			if err := s.SetRecipe(ctx, policy.Recipe{Method: "window"}); err != nil {
+				t.Fatal(r.name, err)
+			}
+		}
+		same(t, r.name+", then window", s, other)
+	}
+}
