@@ -257,12 +257,15 @@ func (c *comparison) gold(ctx context.Context) error {
 		if c.fork == 0 {
 			continue
 		}
-		if err := s.Restore(c.starts[i]); err != nil {
+		if err := c.back(i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// back takes a session to the end of the prompt.
+func (c *comparison) back(i int) error { return c.all[i].Restore(c.starts[i]) }
 
 // force lets the full cache answer, and the runs follow.
 func (c *comparison) force(ctx context.Context) error {
@@ -342,7 +345,7 @@ func (c *comparison) free(ctx context.Context) error {
 	}
 	for run := range c.out.Runs {
 		r, s, n := &c.out.Runs[run], c.all[run+1], 0
-		if err := s.Restore(c.starts[run+1]); err != nil {
+		if err := c.back(run + 1); err != nil {
 			return err
 		}
 		o := GenerateOptions{Max: limit, Sampler: sample.New(sample.Params{}), Stop: c.o.Stop}

@@ -100,7 +100,7 @@ const (
 	maxAnswer   = 4 << 10
 )
 
-func checkCompare(m proto.Compare) error {
+func checkCompare(m *proto.Compare) error {
 	if m.Mode > proto.Chat {
 		return badRequest("mode", "mode %d is not known", m.Mode)
 	}

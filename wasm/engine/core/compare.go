@@ -11,14 +11,14 @@ import (
 
 // compare runs two settings of the cache beside a full one. The conversation stays as it is; a setting that the backend
 // can't run takes the model to the CPU path meanwhile.
-func (e *engine) compare(j job, m proto.Compare) (done proto.Done, err error) {
+func (e *engine) compare(j job, m *proto.Compare) (done proto.Done, err error) {
 	if err := e.needModel(); err != nil {
 		return done, err
 	}
 	if err := checkCompare(m); err != nil {
 		return done, err
 	}
-	parts, err := e.prompts.first(proto.Generate{
+	parts, err := e.prompts.first(&proto.Generate{
 		Text: m.Text, Question: m.Question, System: m.System, Mode: m.Mode, Later: m.Later,
 	})
 	if err != nil {
@@ -80,9 +80,7 @@ func (c *comparing) run() (proto.Reason, error) {
 			Cap: uint64(r.Cap), Peak: uint64(r.Peak), Full: uint64(out.Full), Rate: float32(r.Rate), Kept: c.kept[i],
 		}
 		for _, heads := range r.Retained {
-			for _, share := range heads {
-				m.Retained = append(m.Retained, float32(share))
-			}
+			m.Retained = append(m.Retained, shorter(heads)...)
 		}
 		c.e.send(c.j.id, m)
 	}
@@ -127,21 +125,24 @@ func (c *comparing) compared(t *llama.Compared, text string) proto.Event {
 	e := c.e
 	out := proto.Compared{
 		Index: uint32(len(c.say[0].ids)), Position: uint32(t.Position), Token: uint32(t.ID), Text: text, Bytes: e.tok.Piece(t.ID),
+		Prob: shorter(t.Prob[:]), KL: shorter(t.KL[:]), Margin: shorter(t.Margin),
+		Agree: make([]uint8, 2), Top: make([]uint32, 2), TopTexts: make([]string, 2),
 	}
-	for _, p := range t.Prob {
-		out.Prob = append(out.Prob, float32(p))
-	}
-	for _, x := range t.Margin {
-		out.Margin = append(out.Margin, float32(x))
-	}
-	for i, kl := range t.KL {
+	for i := range t.KL {
 		top := t.Choices[i+1].ID
-		agree := uint8(0)
 		if top == t.ID {
-			agree = 1
+			out.Agree[i] = 1
 		}
-		out.KL, out.Agree = append(out.KL, float32(kl)), append(out.Agree, agree)
-		out.Top, out.TopTexts = append(out.Top, uint32(top)), append(out.TopTexts, e.tok.Decode([]int32{top}))
+		out.Top[i], out.TopTexts[i] = uint32(top), e.tok.Decode([]int32{top})
+	}
+	return out
+}
+
+// shorter are numbers as they travel.
+func shorter(x []float64) []float32 {
+	out := make([]float32, len(x))
+	for i := range x {
+		out[i] = float32(x[i])
 	}
 	return out
 }

@@ -29,7 +29,7 @@ func (e *engine) generate(j job, g proto.Generate) (proto.Done, error) {
 		return proto.Done{}, proto.Failure{Code: proto.CodeEmpty, Op: "resume", Msg: "there is no answer to go on with"}
 	}
 	later := g.Resume || g.Continue && e.session.Position() > 0
-	parts, err := e.prompt(g, later)
+	parts, err := e.prompt(&g, later)
 	if err != nil {
 		return proto.Done{}, err
 	}

@@ -42,7 +42,7 @@ func (p *prompts) modes() []uint8 {
 }
 
 // first gives the tokens of a turn that starts a conversation, in the parts in which they are read.
-func (p *prompts) first(g proto.Generate) ([][]int32, error) {
+func (p *prompts) first(g *proto.Generate) ([][]int32, error) {
 	switch {
 	case g.Mode == proto.Story && p.story != nil:
 		if err := said("text", g.Text); err != nil {
@@ -72,7 +72,7 @@ func (p *prompts) first(g proto.Generate) ([][]int32, error) {
 }
 
 // later gives the tokens of a turn after the token last.
-func (p *prompts) later(g proto.Generate, last int32) ([]int32, error) {
+func (p *prompts) later(g *proto.Generate, last int32) ([]int32, error) {
 	switch {
 	case g.Mode == proto.Story && p.story != nil:
 		return p.story.Later(g.Question, last), said("question", g.Question)
@@ -85,7 +85,7 @@ func (p *prompts) later(g proto.Generate, last int32) ([]int32, error) {
 }
 
 // answer gives the tokens of an answer to a comparison's question, as the model would begin it.
-func (p *prompts) answer(m proto.Compare, text string) []int32 {
+func (p *prompts) answer(m *proto.Compare, text string) []int32 {
 	if m.Mode == proto.Story && p.story != nil {
 		return p.story.Answer(m.Question, text)
 	}
@@ -101,7 +101,7 @@ func said(field, text string) error {
 }
 
 // prompt gives the tokens of a turn, in the parts in which they are read.
-func (e *engine) prompt(g proto.Generate, later bool) ([][]int32, error) {
+func (e *engine) prompt(g *proto.Generate, later bool) ([][]int32, error) {
 	switch {
 	case g.Resume:
 		return nil, nil

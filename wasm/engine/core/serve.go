@@ -233,7 +233,7 @@ func (e *engine) run(j job) (done proto.Done, err error) {
 	case proto.Recall:
 		return done, e.recall(j, m)
 	case proto.Compare:
-		return e.compare(j, m)
+		return e.compare(j, &m)
 	case proto.Reset:
 		return done, e.reset(j)
 	case proto.ListModels:
