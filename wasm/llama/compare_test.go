@@ -70,8 +70,8 @@ func softmax(logits []float32) []float64 {
 	return out
 }
 
-// divergence is Σ p·ln(p/q).
-func divergence(p, q []float64) (sum float64) {
+// klOf is Σ p·ln(p/q).
+func klOf(p, q []float64) (sum float64) {
 	for i := range p {
 		sum += p[i] * math.Log(p[i]/q[i])
 	}
@@ -81,8 +81,7 @@ func divergence(p, q []float64) (sum float64) {
 func argmax(p []float64) int32 { return int32(slices.Index(p, slices.Max(p))) }
 
 // What is compared is what sessions of their own give when they are forced along the full cache's answer.
-func TestCompareEqualsSessions(t *testing.T) {
-	needsScorer(t)
+func TestCompareEqualsAlone(t *testing.T) {
 	m := exact(t, nil)
 	ids, limit := words(60, 3), 12
 	for _, pair := range [][2]llama.SessionOptions{
@@ -109,7 +108,7 @@ func TestCompareEqualsSessions(t *testing.T) {
 				t.Fatalf("token %d is %+v, want %d", n, got, want)
 			}
 			for run := range 2 {
-				d := divergence(p[0], p[run+1])
+				d := klOf(p[0], p[run+1])
 				if math.Abs(got.KL[run]-d) > 1e-9 || got.KL[run] < 0 || math.Abs(got.Prob[run+1]-p[run+1][want]) > 1e-9 || got.Choices[run+1].ID != argmax(p[run+1]) {
 					t.Errorf("token %d, run %d: %+v, want KL %g, probability %g", n, run, got, d, p[run+1][want])
 				}
@@ -170,7 +169,6 @@ func TestCompareEqualsSessions(t *testing.T) {
 // The full cache does not differ from itself, nor does a recipe with room for everything; and A and B are alike but for
 // their order.
 func TestCompareIsConsistent(t *testing.T) {
-	needsScorer(t)
 	m := exact(t, nil)
 	ids, limit := words(50, 9), 10
 	run := func(a, b llama.SessionOptions) *heard {
@@ -240,7 +238,6 @@ func TestCompareRetained(t *testing.T) {
 
 // The divergence of runs whose logits, and those of the full cache, an oracle knows: of the two tokens after the first.
 func TestCompareGoldenLogits(t *testing.T) {
-	needsScorer(t)
 	m, prompts := tiny(t), golden.Tiny(t)
 	n := 0
 	for _, c := range golden.Presses(t) {
@@ -260,7 +257,7 @@ func TestCompareGoldenLogits(t *testing.T) {
 				continue // at a tie; the sets are compared elsewhere
 			}
 			for i, want := range [][2][]float64{{prompt.Step1, run.Step1}, {prompt.Step2, run.Step2}} {
-				d := divergence(shares(want[0]), shares(want[1]))
+				d := klOf(shares(want[0]), shares(want[1]))
 				// Logits are known to 2e-3, and the divergence changes by less than twice as much.
 				if got := h.tokens[i+1].KL; math.Abs(got[0]-d) > 4e-3 || math.Abs(got[0]-d) > 0.02*d+2e-5 || got[1] > 1e-6 {
 					t.Errorf("%s, ratio %v, token %d: %g, want %g", c.Name, run.Ratio, i+1, got, d)
@@ -288,7 +285,6 @@ func shares(logits []float64) []float64 {
 
 // The margin is taken where the right answer and the wrong one part, whatever the model would say before.
 func TestCompareMargin(t *testing.T) {
-	needsScorer(t)
 	m := exact(t, nil)
 	ids := words(40, 2)
 	o := llama.CompareOptions{
@@ -392,7 +388,6 @@ func TestCompareLeavesNothing(t *testing.T) {
 
 // Where a run's cap is reached in the middle of the answer, the comparison ends there, and so do the free answers.
 func TestCompareUntilFull(t *testing.T) {
-	needsScorer(t)
 	m := exact(t, nil)
 	ids := words(40, 2)
 	room := session(t, m, llama.SessionOptions{Tokens: len(ids) + 3}).Cap()
