@@ -35,6 +35,7 @@ type keeper struct {
 	kept  []bool     // layers that were stored in this prompt
 
 	turn  []step.Rule     // of the token that is decoded operation by operation; nil between tokens
+	again bool            // it is one that the lists have already
 	leave [][]int         // what left the lists of its layers
 	plain map[*node]*node // nodes of the program as they leave keys before RoPE
 }

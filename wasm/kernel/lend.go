@@ -71,6 +71,9 @@ func (e *exec) Lend(a *step.Args, l *step.Loan) error {
 	if err := k.reserve(); err != nil {
 		return err
 	}
+	if err := e.header(s, func([]uint32) {}); err != nil { // the session may be new, and the lists need nothing but packing
+		return err
+	}
 	if any {
 		if err := k.lend(a.Cache); err != nil {
 			return err

@@ -73,16 +73,19 @@ func (k *keeper) rules(c *cache.Cache, rules []step.Rule, row int) error {
 		if len(l.At) != l.Slots {
 			return failed("list %d: its tokens are not known", i)
 		}
-		next := uint32(l.Slots)
+		live, next := l.Live, uint32(l.Slots)
 		if hole := slices.Index(l.At, cache.DeadPosition); hole >= 0 {
 			next = uint32(hole)
 		}
+		if k.turn != nil && k.again && live > 0 {
+			live, next = live-1, l.Order()[live-1]
+		}
 		q := Quota{
-			Live: l.Live, Slots: l.Slots, Limit: r.Limit, Full: r.Full, Oldest: r.Oldest, Newest: r.Newest, Absorbed: l.Absorbed,
+			Live: live, Slots: l.Slots, Limit: r.Limit, Full: r.Full, Oldest: r.Oldest, Newest: r.Newest, Absorbed: l.Absorbed,
 		}
 		words = append(words, q.Words()...)
 		ring = append(ring, next, max(next+1, uint32(l.Slots)))
-		k.lists[i] = list{l.Live, l.Slots, l.Absorbed}
+		k.lists[i] = list{live, l.Slots, l.Absorbed}
 	}
 	if err := k.write("lists", 0, words); err != nil {
 		return err
@@ -227,18 +230,24 @@ func (k *keeper) left(log []uint32, at int, rules []step.Rule, leave []int) (out
 	size, nan := 1+2*k.entries(), float32(math.NaN())
 	for i, n := range leave {
 		row := log[(at%logSteps*len(k.lists)+i)*size:][:size]
-		begin := len(out)
-		for e := range min(n, k.entries()) {
-			x := step.Left{
+		list := make([]step.Left, min(n, k.entries()))
+		for e := range list {
+			list[e] = step.Left{
 				List: i, Position: int32(row[1+2*e]),
 				Worth: math.Float32frombits(row[2+2*e]), Threshold: math.Float32frombits(row[0]),
 			}
-			if rules[i].Oldest+rules[i].Newest >= rules[i].Limit { // age alone decides
-				x.Worth, x.Threshold = nan, nan
-			}
-			out = append(out, x)
 		}
-		slices.SortFunc(out[begin:], func(a, b step.Left) int { return cmp.Compare(a.Position, b.Position) })
+		stay := rules[i].Limit - rules[i].Oldest - rules[i].Newest // by what they are worth
+		slices.SortFunc(list, func(a, b step.Left) int {
+			return cmp.Or(cmp.Compare(b.Worth, a.Worth), cmp.Compare(a.Position, b.Position))
+		})
+		for e := range list {
+			if list[e].Rank = stay + e + 1; stay <= 0 { // age alone decides
+				list[e].Worth, list[e].Threshold, list[e].Rank = nan, nan, 0
+			}
+		}
+		slices.SortFunc(list, func(a, b step.Left) int { return cmp.Compare(a.Position, b.Position) })
+		out = append(out, list...)
 	}
 	return out
 }
@@ -272,13 +281,10 @@ func (e *exec) decodes(s *session) error {
 }
 
 // Join gives the next token a place in every list.
-func (e *exec) Join(a *step.Args, rules []step.Rule, watch bool) error {
-	k, err := e.lent(a)
+func (e *exec) Join(a *step.Args, rules []step.Rule) error {
+	k, err := e.joining(a, rules)
 	if err != nil {
 		return err
-	}
-	if n := len(rules); n < 1 || n > len(k.lists) || n%e.shape.KVHeads != 0 {
-		return failed("join: rules for %d of %d lists", n, len(k.lists))
 	}
 	for i := range rules {
 		l := a.Cache.List(k.place(i))
@@ -289,15 +295,37 @@ func (e *exec) Join(a *step.Args, rules []step.Rule, watch bool) error {
 	if err := k.rules(a.Cache, rules, 0); err != nil {
 		return err
 	}
-	k.turn = rules
-	clear(k.leave)
-	k.s.words[wordLog], k.s.stale = k.logs(watch), true
 	for i := range rules {
 		if err := k.join(a.Cache, i); err != nil {
 			return fmt.Errorf("webgpu: join: %w", err)
 		}
 	}
 	return nil
+}
+
+// Rejoin takes the newest token of every list for one that joins.
+func (e *exec) Rejoin(a *step.Args, rules []step.Rule) error {
+	k, err := e.joining(a, rules)
+	if err != nil {
+		return err
+	}
+	k.again = true
+	return k.rules(a.Cache, rules, 0)
+}
+
+// joining begins a token.
+func (e *exec) joining(a *step.Args, rules []step.Rule) (*keeper, error) {
+	k, err := e.lent(a)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(rules); !k.ruled() || n < 1 || n > len(k.lists) || n%e.shape.KVHeads != 0 {
+		return nil, failed("join: rules for %d of %d lists", n, len(k.lists))
+	}
+	k.turn, k.again = rules, false
+	clear(k.leave)
+	k.s.words[wordLog], k.s.stale = k.logs(true), true
+	return k, e.tables(k.s, a.Cache, extent{})
 }
 
 // Drop lets the lists of a layer lose what their rules say.
@@ -309,7 +337,15 @@ func (e *exec) Drop(a *step.Args, layer int) error {
 	if err := e.checkLayer(layer); err != nil || k.turn == nil || k.leave[layer] != nil {
 		return failed("drop: layer %d, of a token that has not joined it", layer)
 	}
-	if err := k.run(k.layers[layer].row, k.layers[layer].rule); err != nil {
+	p := &k.layers[layer]
+	row := p.row
+	if k.again {
+		row = nil
+	}
+	if err := k.header(a); err != nil {
+		return err
+	}
+	if err := k.run(row, p.rule); err != nil {
 		return err
 	}
 	for h := range e.shape.KVHeads {
@@ -321,6 +357,13 @@ func (e *exec) Drop(a *step.Args, layer int) error {
 		k.leave[layer] = append(k.leave[layer], n)
 	}
 	return nil
+}
+
+// header writes the session's words for a token at work, which no operation may have come before.
+func (k *keeper) header(a *step.Args) error {
+	return k.e.header(k.s, func(h []uint32) {
+		h[wordPos], h[wordStep], h[wordHalt], h[wordQuery], h[wordLast] = uint32(a.Pos), 0, 0, 0, anyLast
+	})
 }
 
 // Left says what the last token made leave.

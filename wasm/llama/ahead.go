@@ -110,7 +110,47 @@ func (r *runner) join(k step.Keeper) error {
 	if err != nil {
 		return err
 	}
-	return k.Join(&r.args, rules[:r.s.layers()*r.s.m.cfg.KVHeads], true)
+	return k.Join(&r.args, rules[:r.s.layers()*r.s.m.cfg.KVHeads])
+}
+
+// shrinks lets the device apply the decode rule to all layers, as if the last token had just come. Where it decides by
+// the attention of a query, that is the last token's, computed once more.
+func (r *runner) shrinks(k step.Keeper) error {
+	if err := r.s.m.exec.Grow(1, 1); err != nil {
+		return err
+	}
+	rules, err := r.s.lendFor(k, &r.args, 0)
+	if err == nil {
+		err = k.Rejoin(&r.args, rules)
+	}
+	if err != nil {
+		return err
+	}
+	looks := r.s.recipe.plan.Decode.Kind == policy.DecodeRow
+	if looks {
+		if err := r.run(-1, 0); err != nil {
+			return err
+		}
+	}
+	for layer := range r.s.m.cfg.Layers {
+		for op := 0; looks && op <= opAttend; op++ {
+			if op == opStore {
+				continue
+			}
+			if err := r.run(layer, layerOp(layer)+op); err != nil {
+				return err
+			}
+		}
+		if err := k.Drop(&r.args, layer); err != nil {
+			return err
+		}
+		for op := opAttend + 1; looks && op < opsPerLayer; op++ {
+			if err := r.run(layer, layerOp(layer)+op); err != nil {
+				return err
+			}
+		}
+	}
+	return r.joined(k)
 }
 
 // joined takes the lists back after a token, and learns what left.
@@ -120,6 +160,9 @@ func (r *runner) joined(k step.Keeper) error {
 		r.s.evicted = append(r.s.evicted, r.s.evictions(left)...)
 		err = r.s.regain(k, &r.args)
 	}
+	if err == nil {
+		r.s.sweep(r.args.Pos + 1)
+	}
 	return err
 }
 
@@ -128,8 +171,7 @@ func (s *Session) evictions(left []step.Left) []Eviction {
 	out := make([]Eviction, len(left))
 	for i, x := range left {
 		layer, h := x.List/s.m.cfg.KVHeads, x.List%s.m.cfg.KVHeads
-		v := policy.Unscored(s.run.Rules(layer, h), s.pos) // what it was worth stays on the device
-		out[i] = Eviction{Layer: layer, KVHead: h, Position: int(x.Position), Rule: v.Decision, Score: v.Score, Threshold: v.Threshold}
+		out[i] = Eviction{layer, h, int(x.Position), s.run.Rules(layer, h), x.Worth, x.Threshold, x.Rank}
 	}
 	return out
 }
@@ -160,9 +202,6 @@ func (s *Session) forces(ctx context.Context, ids []int32, pos int, progress fun
 		if _, err := r.take(ctx); err != nil {
 			return err
 		}
-	if err == nil {
-		r.s.sweep(r.args.Pos + 1)
-	}
 		s.touched = true
 		progress(r.tokens)
 		s.m.giveWay()

@@ -176,6 +176,9 @@ func (s *Session) shrink(ctx context.Context) error {
 
 // shrink applies the decode rule to all layers.
 func (r *runner) shrink() error {
+	if k := r.s.devices(); k != nil {
+		return r.shrinks(k)
+	}
 	return r.eachLayer(r.s.m.cfg.Layers-1, r.leave)
 }
 

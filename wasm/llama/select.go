@@ -199,6 +199,12 @@ func (s *Session) take(layer int, at [][]uint32) ([][]uint32, error) {
 // tidy moves the tokens of all lists together, so that whole pages come free, and the pages, so that these lie side by
 // side.
 func (s *Session) tidy(a *step.Args) error {
+	if k := s.devices(); k != nil {
+		if err := k.Lend(a, &step.Loan{}); err != nil {
+			return err
+		}
+		return s.closeUp(k, a)
+	}
 	sc := s.m.scorer()
 	for layer := range s.m.cfg.Layers {
 		for h := range s.m.cfg.KVHeads {

@@ -40,10 +40,12 @@ type Keeper interface {
 	Keep(a *Args, layer int) error
 	// Join gives the next token a place in every list, which Store needs no slots for; the cache counts it. Errors may be
 	// *cache.FullError and cache.ErrScattered: then nothing has changed.
-	Join(a *Args, rules []Rule, watch bool) error
+	Join(a *Args, rules []Rule) error
+	// Rejoin is Join with the newest token that the lists have, whose attention is not accumulated again.
+	Rejoin(a *Args, rules []Rule) error
 	// Drop lets a layer's lists lose what their rules say, after Attend. The cache counts that.
 	Drop(a *Args, layer int) error
-	// Left says what the token of a Join that was watched made leave, after the last layer's Drop.
+	// Left says what the token of a Join made leave, after the last layer's Drop.
 	Left(a *Args) ([]Left, error)
 	// Pack moves the last tokens of a layer's lists into their dead slots, before cache.Cache.Pack.
 	Pack(a *Args, layer int) error

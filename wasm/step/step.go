@@ -190,12 +190,14 @@ type Answer struct {
 // Limit stay, so many of the oldest and of the newest among them.
 type Rule struct{ Limit, Full, Oldest, Newest int }
 
-// Left is a token that left a list. Its worth and the least worth that stayed without protection are NaN where age alone
-// decides.
+// Left is a token that left a list.
 type Left struct {
-	List             int // layer · n_kv_heads + KV head
-	Position         int32
+	List     int // layer · n_kv_heads + KV head
+	Position int32
+	// Worth is what it was worth, Threshold the least worth that stayed without protection, and Rank its place among all that
+	// were compared, 1 for the best. Where age alone decides they are NaN and 0.
 	Worth, Threshold float32
+	Rank             int
 }
 
 const (
