@@ -244,7 +244,7 @@ func (c *talk) token() {
 		rules[i] = step.Rule{Limit: q.Limit, Full: full, Oldest: q.Oldest, Newest: q.Newest}
 		most = max(most, len(before[i])+1)
 	}
-	c.must(c.exec.Grow(1, 1), c.device.Lend(a, &step.Loan{Most: most}), c.device.Join(a, rules, false))
+	c.must(c.exec.Grow(1, 1), c.device.Lend(a, &step.Loan{Most: most}), c.device.Join(a, rules))
 	run := func(from, to int) { c.must(c.exec.Run(context.Background(), a, from, to)) }
 	run(0, 1)
 	for l := range s.Layers {
