@@ -46,9 +46,10 @@ var Kernels = []Kernel{
 	{Name: "rope", Consts: map[string][]string{"TURN_KEYS": booleans}},
 	{Name: "store", Consts: map[string][]string{"RECORDED": booleans, "UNTURN": booleans, "KEY_F16": booleans, "VALUE_F16": booleans}},
 	{
-		Name: "attend", Includes: map[string][]string{"merge": {"alone", "merge"}, "left": {"gone", "mean"}},
+		Name: "attend", Includes: map[string][]string{"merge": {"alone", "merge"}, "left": {"gone"}},
 		Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans, "VALUE_F16": booleans},
 	},
+	{Name: "attend", Includes: map[string][]string{"merge": {"alone", "merge"}, "left": {"mean"}}, Consts: map[string][]string{"PAIRS": {"16u"}}},
 	{Name: "score", Includes: map[string][]string{"reads": {"all", "marked"}}, Consts: map[string][]string{"KEY_F16": booleans}},
 	{
 		Name: "weigh", Includes: map[string][]string{"top": {"top", "top_lanes"}, "left": {"gone", "mean"}},
@@ -85,29 +86,25 @@ var Kernels = []Kernel{
 
 	{
 		Name: "outputs", Includes: map[string][]string{"layout": layouts},
-		Consts: map[string][]string{"VALUE_F16": booleans, "LANES": {"1u", "64u"}},
+		Consts: map[string][]string{"LANES": {"1u", "64u"}},
 	},
 
 	// What recipes keep and drop; kernel/selection.go says which of them a plan takes.
 	{Name: "adapt"},
 	{Name: "select", Includes: map[string][]string{"rule": {"top", "chunks", "critical"}}},
 	{Name: "absorb", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans}},
-	{
-		Name: "keep", Includes: map[string][]string{"begin": {"zero"}},
-		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "UNTURN": booleans},
-	},
-	{
-		Name: "keep", Includes: map[string][]string{"begin": {"zero", "share", "sums"}},
-		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "ACCRUE": {"true"}},
-	},
+	{Name: "keep", Includes: map[string][]string{"begin": {"zero"}}, Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans}},
+	{Name: "keep", Includes: map[string][]string{"begin": {"zero"}}, Consts: map[string][]string{"KEY_F16": booleans, "UNTURN": {"true"}}},
+	{Name: "keep", Includes: map[string][]string{"begin": {"zero", "share", "sums"}}, Consts: map[string][]string{"ACCRUE": {"true"}}},
 	{Name: "compact", Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans}},
 	{Name: "compact", Consts: map[string][]string{"ACCRUE": {"true"}}},
 	{Name: "remember", Consts: map[string][]string{"AGAIN": booleans}},
 	{Name: "positions"}, // once, after a prompt or an answer
 	{Name: "byrank", Consts: map[string][]string{"KEY_F16": booleans, "PAIRS": {"16u", "32u"}}},
+	{Name: "evict", Includes: map[string][]string{"worth": {"nothing", "sums"}}},
 	{
-		Name: "evict", Includes: map[string][]string{"worth": {"nothing", "sums"}},
-		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "ABSORB": booleans},
+		Name: "evict", Includes: map[string][]string{"worth": {"sums"}},
+		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "ABSORB": {"true"}},
 	},
 	{Name: "evict", Includes: map[string][]string{"worth": {"row"}, "top": {"top", "top_lanes"}}, Consts: map[string][]string{"SPLITS": splits}},
 }
