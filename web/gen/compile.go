@@ -54,13 +54,21 @@ func (s *site) compile() error {
 	if err != nil {
 		return err
 	}
-	modfile, lean, err := leanModule(dir)
+	modfile, lean, err := leanModules(dir)
 	if err != nil {
 		return err
 	}
 	maps.Copy(replace, lean)
 	overlay, err := writeOverlay(dir, replace)
 	if err != nil {
+		return err
+	}
+	lines, err := flatSources(dir, replace, "-modfile", modfile, "-overlay", overlay)
+	if err != nil {
+		return err
+	}
+	maps.Copy(replace, lines)
+	if overlay, err = writeOverlay(dir, replace); err != nil {
 		return err
 	}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-modfile", modfile, "-overlay", overlay, "-ldflags", "-s -w -X main.build=" + build}
@@ -84,10 +92,13 @@ func goroot() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
+// forBrowser is the environment in which the go command works for js/wasm.
+func forBrowser() []string { return append(os.Environ(), "GOOS=js", "GOARCH=wasm", "CGO_ENABLED=0") }
+
 // goTool runs the go command for js/wasm, with its messages on stderr.
 func goTool(args ...string) error {
 	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "CGO_ENABLED=0")
+	cmd.Env = forBrowser()
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	return cmd.Run()
 }
@@ -100,7 +111,7 @@ func sourceHash() (string, error) {
 		args = append(args, p.pkg)
 	}
 	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "CGO_ENABLED=0")
+	cmd.Env = forBrowser()
 	cmd.Stderr = os.Stderr
 	listing, err := cmd.Output()
 	if err != nil {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"image/color"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -131,11 +130,11 @@ func TestShellTexts(t *testing.T) {
 	}
 }
 
-// The page's program has nothing of a server.
-func TestLeanModule(t *testing.T) {
+// The page's program has nothing of a server, and the engine logs nothing.
+func TestLeanModules(t *testing.T) {
 	t.Chdir("../..")
 	dir := t.TempDir()
-	modfile, replace, err := leanModule(dir)
+	modfile, replace, err := leanModules(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,19 +142,54 @@ func TestLeanModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "list", "-modfile", modfile, "-overlay", overlay, "-deps", "./app")
-	cmd.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm")
-	deps, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, deps)
-	}
-	list := strings.Fields(string(deps))
-	if !slices.Contains(list, goApp+"/pkg/app") {
-		t.Fatalf("the page is not made with %s: %s", goApp, deps)
-	}
-	for _, heavy := range []string{"net/http", "crypto/tls", "mime"} {
-		if slices.Contains(list, heavy) {
-			t.Errorf("the page's program holds %s", heavy)
+	for _, p := range []struct {
+		pkg, holds string
+		heavy      []string
+	}{
+		{"./app", goApp + "/pkg/app", []string{"net/http", "crypto/tls", "mime"}},
+		{"./wasm/engine", webGPU + "/wgpu", []string{"log", "log/slog", "encoding/json", "crypto/sha256"}},
+	} {
+		cmd := exec.Command("go", "list", "-modfile", modfile, "-overlay", overlay, "-deps", p.pkg)
+		cmd.Env = forBrowser()
+		deps, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, deps)
 		}
+		list := strings.Fields(string(deps))
+		if !slices.Contains(list, p.holds) {
+			t.Fatalf("%s is not made with %s: %s", p.pkg, p.holds, deps)
+		}
+		for _, heavy := range p.heavy {
+			if slices.Contains(list, heavy) {
+				t.Errorf("%s holds %s", p.pkg, heavy)
+			}
+		}
+	}
+}
+
+// In one line, the source says the same: the same tokens in the same order, each directive in a line of its own.
+func TestFlat(t *testing.T) {
+	const source = `//go:build js
+
+// Package p has a comment.
+package p
+
+import "fmt"
+
+//go:noinline
+func f(x int) (y int) { // a comment
+	if x > /* and
+	another */ 0 {
+		return
+	}
+	fmt.Println("//go:noinline", '\n', ` + "`raw\n\ttext`" + `,
+		1+ +x)
+	return x
+}
+`
+	const want = "//go:build js\npackage p ; import \"fmt\" ; \n//go:noinline\nfunc f ( x int ) ( y int ) { if x > 0 { return ; } ; " +
+		"fmt . Println ( \"//go:noinline\" , '\\n' , `raw\n\ttext` , 1 + + x ) ; return x ; } ; \n"
+	if got := string(flat([]byte(source))); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

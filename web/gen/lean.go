@@ -11,8 +11,10 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,36 +32,18 @@ const (
 
 var addressing = []string{"clientResourceResolver", "remoteLocation", "webLocation"}
 
-// leanPlace is where the compiler finds the go-app without its server. No such folder exists: an overlay puts files there,
+// leanPlace is where the compiler finds the modules in their lean form. No such folder exists: an overlay puts files there,
 // so that the path, which the compiler notes in the program, is the same on every machine.
-const leanPlace = ".lean/go-app"
+const leanPlace = ".lean"
 
-// leanModule writes a go.mod into a folder that puts a go-app without its server in the place of the original, and tells
-// where the compiler is to take the files of that from.
-func leanModule(dir string) (modfile string, replace map[string]string, err error) {
+// leanModules writes a go.mod into a folder that puts a go-app without its server and a webgpu that logs nothing in the place
+// of the originals, and tells where the compiler is to take their files from.
+func leanModules(dir string) (modfile string, replace map[string]string, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("go-app without its server: %w", err)
+			err = fmt.Errorf("lean modules: %w", err)
 		}
 	}()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", goApp).Output()
-	if err != nil {
-		return "", nil, err
-	}
-	from := strings.TrimSpace(string(out))
-	to, err := filepath.Abs(filepath.FromSlash(leanPlace))
-	if err != nil {
-		return "", nil, err
-	}
-	if replace, err = goFiles(to, from); err != nil {
-		return "", nil, err
-	}
-	lean, err := only(filepath.Join(from, filepath.FromSlash(addresses)), addressing)
-	if err != nil {
-		return "", nil, err
-	}
-	file := filepath.Join(dir, "addresses.go")
-	replace[filepath.Join(to, filepath.FromSlash(addresses))] = file
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {
 		return "", nil, err
@@ -68,29 +52,64 @@ func leanModule(dir string) (modfile string, replace map[string]string, err erro
 	if err != nil {
 		return "", nil, err
 	}
-	mod = fmt.Appendf(mod, "\nreplace %s => ./%s\n", goApp, leanPlace)
+	replace = map[string]string{}
+	for _, m := range []struct {
+		module  string
+		without string
+		files   []string
+		lean    func(path string) ([]byte, error)
+	}{
+		{goApp, server, []string{addresses}, func(path string) ([]byte, error) { return only(path, addressing) }},
+		{webGPU, "", noisy, quiet},
+	} {
+		out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", m.module).Output()
+		if err != nil {
+			return "", nil, err
+		}
+		from := strings.TrimSpace(string(out))
+		place := leanPlace + "/" + path.Base(path.Dir(m.module)) + "-" + path.Base(m.module)
+		to, err := filepath.Abs(filepath.FromSlash(place))
+		if err != nil {
+			return "", nil, err
+		}
+		files, err := goFiles(to, from, m.without)
+		if err != nil {
+			return "", nil, err
+		}
+		maps.Copy(replace, files)
+		for _, name := range m.files {
+			text, err := m.lean(filepath.Join(from, filepath.FromSlash(name)))
+			if err != nil {
+				return "", nil, err
+			}
+			file := filepath.Join(dir, path.Base(m.module)+"-"+path.Base(name))
+			replace[filepath.Join(to, filepath.FromSlash(name))] = file
+			if err := os.WriteFile(file, text, 0o644); err != nil {
+				return "", nil, err
+			}
+		}
+		mod = fmt.Appendf(mod, "\nreplace %s => ./%s\n", m.module, place)
+	}
 	modfile = filepath.Join(dir, "lean.mod")
-	return modfile, replace, errors.Join(
-		os.WriteFile(file, lean, 0o644), os.WriteFile(modfile, mod, 0o644), os.WriteFile(filepath.Join(dir, "lean.sum"), sum, 0o644),
-	)
+	return modfile, replace, errors.Join(os.WriteFile(modfile, mod, 0o644), os.WriteFile(filepath.Join(dir, "lean.sum"), sum, 0o644))
 }
 
-// goFiles are the files of a module that the compiler reads, but for the server, by the paths where it is to find them.
-func goFiles(to, from string) (map[string]string, error) {
+// goFiles are the files of a module that the compiler reads, without one, by the paths where it is to find them.
+func goFiles(to, from, without string) (map[string]string, error) {
 	files, left := map[string]string{}, 0
 	err := fs.WalkDir(os.DirFS(from), ".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case path == server:
+		case path == without:
 			left++
 		case !d.IsDir() && (filepath.Ext(path) == ".go" && !strings.HasSuffix(path, "_test.go") || path == "go.mod"):
 			files[filepath.Join(to, filepath.FromSlash(path))] = filepath.Join(from, filepath.FromSlash(path))
 		}
 		return nil
 	})
-	if err == nil && left != 1 {
-		err = fmt.Errorf("there is no %s", server)
+	if err == nil && without != "" && left != 1 {
+		err = fmt.Errorf("there is no %s", without)
 	}
 	return files, err
 }
