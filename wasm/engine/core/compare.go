@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 
 	"kvlens/wasm/llama"
@@ -91,6 +92,7 @@ func (c *comparing) run() (proto.Reason, error) {
 func (c *comparing) once() (*llama.Comparison, error) {
 	e := c.e
 	var again [3]int
+	runtime.GC() // the arenas can take the place of what is garbage by now
 	return e.model.Compare(c.j.ctx, c.o, llama.CompareEvents{
 		Progress: e.reading(c.j),
 		Read:     func(run int, s *llama.Session) { c.kept[run] = e.kept(s) },
