@@ -61,7 +61,9 @@ var Kernels = []Kernel{
 	{Name: "silu"},
 	{Name: "norm"},
 	{Name: "sample"},
-	{Name: "view", Consts: map[string][]string{"KEY_F16": booleans}}, // on demand, in no step
+	// Views, on demand and in no step.
+	{Name: "view", Includes: map[string][]string{"from": {"keys"}}, Consts: map[string][]string{"KEY_F16": booleans}},
+	{Name: "view", Includes: map[string][]string{"from": {"row"}}, Consts: map[string][]string{"KEY_F16": booleans, "SPLITS": splits}},
 
 	// What recipes score by; kernel/scoring.go says which of them a plan takes.
 	{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"kvlens/cache"
 	"kvlens/shaders"
@@ -30,6 +31,7 @@ func (e *exec) Look(a *step.Args, v *step.View) error {
 	for h := v.Head; h < v.Head+v.Heads; h++ {
 		width = max(width, int64(up(a.Cache.List(v.Layer, h/group).Slots, v.Pool)))
 	}
+	width = max(width, int64(up(a.Pos+a.From+v.Row+v.Rows, v.Pool)))
 	ahead := a.From + v.Row - v.Base
 	rows = int64(ahead/v.Pool + groups)
 	if width > v.Stride || rows > math.MaxInt32/v.Stride {
@@ -60,7 +62,7 @@ func (e *exec) Look(a *step.Args, v *step.View) error {
 	if err != nil {
 		return fmt.Errorf("webgpu: view: %w", err)
 	}
-	d, err := e.viewDispatch(l, s, dst)
+	d, err := e.viewDispatch(l, s, dst, a.Stored && e.plan != nil)
 	if err != nil {
 		return err
 	}
@@ -122,8 +124,13 @@ func (e *exec) lookAt(dst *memory) (*look, error) {
 	return l, nil
 }
 
-func (e *exec) viewDispatch(l *look, s *session, dst *memory) (gpu.Dispatch, error) {
-	n := node{variant: shaders.Variant{Kernel: "view"}, pages: true}
+// viewDispatch is the kernel of views: of stored keys, or of the logits that a plan has made of a decoded row.
+func (e *exec) viewDispatch(l *look, s *session, dst *memory, decoded bool) (gpu.Dispatch, error) {
+	n := node{variant: shaders.Variant{Kernel: "view", Includes: map[string]string{"from": "keys"}}, pages: true}
+	if decoded {
+		n.variant.Includes["from"] = "row"
+		n.variant.Consts = map[string]string{"SPLITS": strconv.Itoa(e.splits()) + "u"}
+	}
 	p, err := e.b.lib.get(n.choose(s, 1))
 	if err != nil {
 		return gpu.Dispatch{}, err

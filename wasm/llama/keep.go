@@ -62,7 +62,7 @@ func (r *runner) keepers(layer int, progress func(rows int), k step.Keeper) erro
 		}
 	}
 	if !r.s.recipe.plan.Store.Virtual {
-		return nil
+		return r.look(layer)
 	}
 	for h, q := range quotas[len(quotas)-1].Lists {
 		if lost := sz.Candidates[h] - q.Limit; lost > 0 {

@@ -75,8 +75,12 @@ func (r *runner) prompt(p pass, total int) error {
 		return err
 	}
 	defer r.unwatch()
-	if err := r.watch(); err != nil {
-		return err
+	// A device views keys as they are stored: where a plan makes something else of them, only those of decoded rows.
+	r.s.rows = nil
+	if st := &r.s.recipe.plan.Store; r.s.devices() == nil || !st.Rank && !st.Virtual {
+		if err := r.watch(); err != nil {
+			return err
+		}
 	}
 	if err := r.lend(); err != nil {
 		return err

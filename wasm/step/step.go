@@ -136,7 +136,8 @@ type Exec interface {
 	// Scratch gives the buffer behind a name, for reading.
 	Scratch(n Name) Buffer
 	// AttentionRow writes the softmax row of Q's row (chunk row) for one layer: out is [n_heads][positions], 0 where there
-	// is no token or a later one. As in a [View], slots stand for positions where the backend follows no plans.
+	// is no token or a later one. Of a [Keeper], it has slots in place of positions, which under the full recipe are the
+	// same.
 	AttentionRow(a *Args, layer, row int, out [][]float32) error
 	Close()
 }

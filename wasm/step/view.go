@@ -4,8 +4,7 @@ import "math"
 
 // View says which attention rows become codes, and where they go. A cell is the largest softmax probability of Pool
 // neighbouring positions, as [Code] writes it; where rows of several queries share a row of cells, they pool too, so
-// that no single token vanishes. Positions that have no token any more, or come after the query's, are 0. A backend that
-// follows no plans (see [Scorer]) has slots in place of positions, which under the full recipe are the same.
+// that no single token vanishes. Positions that have no token any more, or come after the query's, are 0.
 //
 // Row r of the turn and head h go to row (h − Head) + (r − Base) div Pool of cells: either one query of several heads
 // (Base is its row), or many queries of one head (Base is 0); never several of both. What is there stays where it is larger.
