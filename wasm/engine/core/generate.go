@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"kvlens/wasm/llama"
 	"kvlens/wasm/proto"
 	"kvlens/wasm/sample"
+	"kvlens/wasm/step"
 	"kvlens/wasm/tokenizer"
 )
 
@@ -198,7 +200,7 @@ func (a *answer) run(ctx context.Context, s *sample.Sampler) (proto.Reason, erro
 		most = min(most, a.g.Pause)
 	}
 	reason, err := a.e.session.Generate(ctx, llama.GenerateOptions{
-		Max: int(most), Sampler: s, Stop: a.e.tok.EOG, Forced: forced,
+		Max: int(most), Sampler: s, Stop: a.ends, Forced: forced, Evictions: true,
 	}, a.emit)
 	if reason == llama.ReasonFull {
 		err = nil
@@ -221,6 +223,19 @@ func (a *answer) reason(r llama.Reason) proto.Reason {
 		return proto.ReasonStopped
 	}
 	return proto.ReasonNone
+}
+
+// ends says whether a token ends the answer by itself: a device that works ahead must know before its text is seen.
+func (a *answer) ends(id int32) bool {
+	if a.e.tok.EOG(id) {
+		return true
+	}
+	for _, stop := range a.stops {
+		if bytes.Contains(a.e.tok.Piece(id), []byte(stop)) {
+			return true
+		}
+	}
+	return false
 }
 
 // emit sends one token as a Step.
@@ -289,12 +304,12 @@ func (a *answer) show(id int32) string {
 }
 
 // cadence thins out progress.
-type cadence struct{ last time.Time }
+type cadence struct{ last time.Duration }
 
 // now says whether it is time to tell; the end is always told.
 func (c *cadence) now(end bool) bool {
-	t := time.Now()
-	if !end && t.Sub(c.last) < 100*time.Millisecond {
+	t := step.Clock()
+	if !end && t-c.last < 100*time.Millisecond {
 		return false
 	}
 	c.last = t
