@@ -9,9 +9,12 @@ func (s *Session) Reread(ctx context.Context) error {
 		if s.run == nil || s.pos == 0 {
 			return nil
 		}
-		was := s.spans
+		was, moments := s.spans, s.moments
 		s.spans, s.stale = s.pinFirst(), true
-		if err := s.settled(ctx); err != nil {
+		s.moments = nil // they are of a conversation with other pins
+		err := s.settled(ctx)
+		s.moments = moments
+		if err != nil {
 			s.spans = was
 			return err
 		}

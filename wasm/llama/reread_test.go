@@ -16,7 +16,9 @@ func TestReread(t *testing.T) {
 	for _, r := range evicting(t) {
 		t.Run(r.name, func(t *testing.T) {
 			o := llama.SessionOptions{Recipe: r.Recipe, Tables: anyTables(m), Tokens: 120, Share: 0.5}
-			s, stopped, ahead, left := session(t, m, o), session(t, m, o), session(t, m, o), session(t, m, o)
+			ahead, left := session(t, m, o), session(t, m, o)
+			o.Undo = true // checkpoints of the conversation without the pin
+			s, stopped := session(t, m, o), session(t, m, o)
 			for _, s := range []*llama.Session{s, stopped, left} {
 				talk(t, s, 1)
 			}
