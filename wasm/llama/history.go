@@ -11,11 +11,12 @@ import (
 type History struct {
 	ids, pending []int32
 	spans        []span
+	shadowed     bool // from its start
 }
 
 // History is how the session's conversation came about.
 func (s *Session) History() History {
-	return History{slices.Clone(s.ids), slices.Clone(s.pending), slices.Clone(s.spans)}
+	return History{slices.Clone(s.ids), slices.Clone(s.pending), slices.Clone(s.spans), s.shadowed}
 }
 
 // Tokens is how many tokens the conversation has, the pending one among them.
@@ -38,7 +39,7 @@ var ErrNotEmpty = errors.New("the session is not empty")
 
 // Repeat lets a history happen to an empty session, so that what comes next equals what would have come where it is from:
 // prompts as prompts, answers token by token. Where the settings are others, it is as after SetRecipe: what is pinned in
-// the end is so from the start, and recalls are not repeated.
+// the end is so from the start, and recalls are not repeated. A backend that makes no copies does not repeat them either.
 //
 // progress gets tokens × layers and may be nil. If it fails, the session is empty.
 func (s *Session) Repeat(ctx context.Context, h History, same bool, progress func(done, total int)) error {
@@ -51,6 +52,10 @@ func (s *Session) Repeat(ctx context.Context, h History, same bool, progress fun
 			spans = slices.DeleteFunc((&Session{spans: spans}).pinFirst(), func(sp span) bool { return sp.deed != nil && !sp.deed.lasts })
 		}
 		err := s.settled(ctx)
+		if same {
+			s.shadowed = h.shadowed
+			s.cast(h.shadowed)
+		}
 		if err == nil {
 			err = s.again(ctx, h.ids, spans, progress)
 		}
@@ -59,6 +64,7 @@ func (s *Session) Repeat(ctx context.Context, h History, same bool, progress fun
 			return err
 		}
 		s.pending = slices.Clone(h.pending)
+		s.wished()
 		s.remember()
 		return nil
 	})

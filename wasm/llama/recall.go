@@ -31,7 +31,12 @@ func (s *Session) Recall(ctx context.Context, position int) error {
 		if err := s.recall(ctx, int32(position)); err != nil {
 			return err
 		}
-		s.did(deed{do: func(ctx context.Context, s *Session) error { return s.recall(ctx, int32(position)) }})
+		s.did(deed{do: func(ctx context.Context, s *Session) error {
+			if !s.copies() {
+				return nil
+			}
+			return s.recall(ctx, int32(position))
+		}})
 		return nil
 	})
 }

@@ -306,6 +306,42 @@ func TestRecallAgain(t *testing.T) {
 	}
 }
 
+// A conversation that moves to another session takes its recalls with it, whatever that session wishes.
+func TestRecallRepeated(t *testing.T) {
+	needsScorer(t)
+	m := exact(t, nil)
+	for _, r := range evicting(t) {
+		s := shaded(t, m, r, false)
+		talk(t, s, 1)
+		if err := s.Recall(ctx, recallable(t, s)); err != nil {
+			t.Fatal(r.name, err)
+		}
+		generate(t, s, 3)
+		if err := s.Shadow(false); err != nil {
+			t.Fatal(r.name, err)
+		}
+		for _, on := range []bool{false, true} {
+			other := shaded(t, m, r, false)
+			if err := other.Shadow(on); err != nil {
+				t.Fatal(r.name, err)
+			}
+			if err := other.Repeat(ctx, s.History(), true, nil); err != nil {
+				t.Fatal(r.name, err)
+			}
+			if !equalSets(held(other), held(s)) || !slices.Equal(other.Logits(), s.Logits()) {
+				t.Errorf("%s: holds %v, want %v", r.name, held(other), held(s))
+			}
+			if copies := other.Shadowed(0, 0); len(copies) > 0 {
+				t.Errorf("%s: copies of %d", r.name, copies)
+			}
+			generate(t, other, 6)
+			if copies := other.Shadowed(0, 0); len(copies) > 0 != on {
+				t.Errorf("%s: copies of %d, wished: %v", r.name, copies, on)
+			}
+		}
+	}
+}
+
 // Undo takes a recall back.
 func TestRecallUndone(t *testing.T) {
 	needsScorer(t)
