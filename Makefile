@@ -18,7 +18,7 @@ DECODE    ?= 128
 CONTEXT   ?= 2048
 
 .DEFAULT_GOAL := help
-.PHONY: help run site serve model test test-go test-gpu test-web perplexity mutate e2e check bench bench-gpu size train clean
+.PHONY: help run site serve model test test-go test-gpu test-web perplexity recipes mutate e2e check bench bench-gpu size train clean
 
 help:                ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "%-10s %s\n", $$1, $$2}'
@@ -59,6 +59,10 @@ test-web:            ## level 2: the CPU path and WebGPU against the reference, 
 
 perplexity: model    ## what streams cost on 1,280 tokens of prose, in minutes; the short form is in level 0
 	KVLENS_LONG=1 CGO_ENABLED=0 go test -count=1 -timeout 60m -v -run TestStreamingPerplexity ./wasm/llama
+
+recipes:             ## what WebGPU keeps of stories and in answers under every recipe, against the reference, in minutes
+	KVLENS_LONG=1 KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) XDG_RUNTIME_DIR=$${XDG_RUNTIME_DIR:-/tmp} \
+		go test -count=1 -timeout 60m -v -run 'TestRecipesOnStories|TestRecipesInAnswers' ./web/lab
 
 mutate:              ## change the shaders, token by token, and see that the kernel tests notice
 	KVLENS_GPU=1 CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) go run ./web/lab/mutate
