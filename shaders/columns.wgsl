@@ -2,7 +2,7 @@
 // (SnapKV, Li et al., 2024), or chunk by chunk those of a whole prompt (H2O, Zhang et al., 2023). Second pass, after lse.wgsl.
 //
 // Shapes: lse [scored heads][QUERIES]; rows [scored heads][STRIDE].
-// Grid: x, y over candidates and scored heads.
+// Grid: x, y over tiles of TILE candidates and scored heads.
 struct Params {
   layer: u32,
   heads: u32,
@@ -15,6 +15,7 @@ struct Params {
 
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> session: array<u32>;
+@group(0) @binding(3) var<storage, read> q: array<f32>;
 @group(0) @binding(4) var<storage, read> kv: array<f32>;
 @group(0) @binding(5) var<storage, read> arena: array<u32>;
 @group(0) @binding(6) var<storage, read> lse: array<f32>;
@@ -26,42 +27,60 @@ struct Params {
 //!include lib/pages.wgsl
 //!include lib/lanes.wgsl
 //!include lib/candidates.wgsl
-//!include lib/logit_keys.wgsl
+
+const PAIRS: u32 = 1u; // dim/2
+const TILE: u32 = 2u;  // candidates of a thread, which reads a query once for all of them; STRIDE is a multiple
+
+var<private> keys: array<array<vec2<f32>, TILE>, PAIRS>;
 
 @compute @workgroup_size(GROUP)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-  let n = thread(id, groups);
+  let n = thread(id, groups) * TILE;
   let s = n / tokens[STRIDE];
   if (s >= tokens[SCORED]) {
     return;
   }
-  let j = n % tokens[STRIDE];
-  let h = kv_head(scored_head(s));
+  let first = n % tokens[STRIDE];
+  let head = scored_head(s);
+  let h = kv_head(head);
   let queries = tokens[QUERIES];
   let count = candidates(h);
-  if (j >= count) {
-    rows[n] = INVALID;
-    return;
-  }
-  if (p.windowed == 1u && j + queries >= count) {
-    rows[n] = 0.0;
-    return;
-  }
   let before = stored(h) + tokens[FIRST_ROW]; // the candidate that is the first query's own token
-  var i = 0u;
-  if (j > before) {
-    i = j - before;
+  for (var t = 0u; t < TILE; t++) {
+    let key = key_of(h, min(first + t, count - 1u));
+    for (var c = 0u; c < PAIRS; c++) {
+      keys[c][t] = key_pair(key, c) * p.scale;
+    }
   }
-  hold_key(h, j);
-  var sum = 0.0;
-  for (; i < queries; i++) {
-    sum += exp(logit_by(s, i) - lse[s * queries + i]);
+  var sums: array<f32, TILE>;
+  var logits: array<f32, TILE>;
+  for (var i = max(first, before) - before; i < queries; i++) {
+    let query = ((tokens[FIRST] + i) % tokens[AROUND] * p.heads + head) * p.dim;
+    for (var t = 0u; t < TILE; t++) {
+      logits[t] = 0.0;
+    }
+    for (var c = 0u; c < PAIRS; c++) {
+      let x = vec2<f32>(q[query + 2u * c], q[query + 2u * c + 1u]);
+      for (var t = 0u; t < TILE; t++) {
+        logits[t] += dot(keys[c][t], x);
+      }
+    }
+    for (var t = 0u; t < TILE; t++) {
+      sums[t] += select(0.0, exp(logits[t] - lse[s * queries + i]), first + t <= before + i);
+    }
   }
-  if (p.mean == 1u) {
-    sum /= f32(queries);
+  for (var t = 0u; t < TILE; t++) {
+    let j = first + t;
+    var sum = sums[t];
+    if (p.mean == 1u) {
+      sum /= f32(queries);
+    }
+    if (p.windowed == 1u && j + queries >= count) {
+      sum = 0.0;
+    }
+    if (p.windowed == 0u && tokens[FIRST_ROW] > 0u) {
+      sum += rows[n + t];
+    }
+    rows[n + t] = select(INVALID, sum, j < count);
   }
-  if (p.windowed == 0u && tokens[FIRST_ROW] > 0u) {
-    sum += rows[n];
-  }
-  rows[n] = sum;
 }

@@ -129,18 +129,24 @@ func (x *Scoring) lse(logits string) Stage {
 	return st
 }
 
+// columns is the second pass.
+func (x *Scoring) columns(windowed, mean uint32) Stage {
+	const tile = 2 // candidates of a thread, as shaders/columns.wgsl has it
+	return x.stage("columns", x.pairs(), func(c *Candidates) int { return x.byHead(c) / tile }, x.scale(), windowed, mean)
+}
+
 // prompt adds what a prompt's layer takes.
 func (x *Scoring) prompt() {
 	s, sc := &x.s, &x.plan.Score
 	switch sc.Kind {
 	case policy.ScoreWindow:
-		columns := x.stage("columns", x.pairs(), x.byHead, x.scale(), 1, flag(sc.Mean))
+		columns := x.columns(1, flag(sc.Mean))
 		x.Input = []Stage{x.lse("keys"), columns, x.fold(formPlain, true)}
 	case policy.ScoreIndicator:
 		indicator := x.stage("indicator", x.pairs(), x.byHead, x.scale(), float(float32(sc.Gamma)))
 		x.Input = []Stage{x.lse("keys"), indicator, x.fold(formPlain, true)}
 	case policy.ScoreColumns:
-		x.Observe = []Stage{x.stage("columns", x.pairs(), x.byHead, x.scale(), 0, 0)}
+		x.Observe = []Stage{x.columns(0, 0)}
 		form := uint32(formSums)
 		if sc.PerQuery {
 			form = formPerQuery
