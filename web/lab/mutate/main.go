@@ -107,7 +107,9 @@ func (t *tester) file(name string, n int) ([]row, error) {
 		return nil, fmt.Errorf("mutate: %w", err)
 	}
 	var rows []row
-	for _, m := range order(mutants(name, string(text))) {
+	all := mutants(name, string(text))
+	n = min(n, len(all)) // what a kernel includes may be a line
+	for _, m := range order(all) {
 		if len(rows) == n {
 			break
 		}
@@ -131,7 +133,7 @@ func (t *tester) file(name string, n int) ([]row, error) {
 // suites are tried in this order: the quick ones first. No native compiler takes the files of folder fast, whose tests
 // run in Chromium.
 var (
-	suites     = []string{"TestSelection$", "TestScoring", "TestSelfTest$", "TestStepper", "TestLargeLogits", "TestPlain", "TestLanes", "TestLimits"}
+	suites     = []string{"TestSelection$", "TestScoring", "TestAttend$", "TestRecipes$", "TestGolden", "TestSelfTest$", "TestStepper", "TestLargeLogits", "TestPlain", "TestLanes", "TestLimits"}
 	fastSuites = []string{"TestFastSelfTest$", "TestSubgroups$"}
 )
 

@@ -26,7 +26,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// Every file has enough to change, each change is tried once, and what is called equivalent exists.
+// Every kernel has enough to change, each change is tried once, and what is called equivalent exists.
 func TestOrder(t *testing.T) {
 	known := map[string]bool{}
 	for _, name := range shaders.Names() {
@@ -40,7 +40,8 @@ func TestOrder(t *testing.T) {
 			seen[m.at] = true
 			known[m.key()] = true
 		}
-		if len(all) < 3 || len(seen) != len(all) || len(order(all)) != len(all) {
+		kernel := !strings.HasPrefix(name, "lib/")
+		if kernel && len(all) < 3 || len(seen) != len(all) || len(order(all)) != len(all) {
 			t.Errorf("%s: %d mutants, %d in order", name, len(all), len(seen))
 		}
 	}
