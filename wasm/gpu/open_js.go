@@ -71,13 +71,14 @@ var (
 
 // answer waits for what a promise gives. absent is the error if it gives nothing.
 func answer(ctx context.Context, timeout time.Duration, promise js.Value, absent *AbsentError) (js.Value, error) {
-	limited, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := context.WithCancel(ctx) // a deadline would bring calendars and their formats into the engine
 	defer cancel()
+	defer time.AfterFunc(timeout, cancel).Stop()
 	v, err := jsutil.Await(limited, promise)
 	switch {
 	case ctx.Err() != nil:
 		return v, ctx.Err()
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled):
 		absent.Reason = Silent
 		return v, absent
 	case err != nil || !v.Truthy():

@@ -198,7 +198,7 @@ func (e *exec) work(o *operation, a *step.Args, rows int) float64 {
 // recall what is submitted, and drivers end what takes too long.
 type queue struct {
 	waiting, most float64 // multiplications
-	since         time.Time
+	since         time.Duration // by step.Clock
 }
 
 // atOnce is how long submitted work may take.
@@ -209,14 +209,14 @@ const (
 
 func (q *queue) add(work float64) {
 	if q.waiting == 0 {
-		q.since = time.Now()
+		q.since = step.Clock()
 	}
 	q.waiting += work
 }
 
 // done says that all that was submitted is done.
 func (q *queue) done() {
-	if d := time.Since(q.since); q.waiting > q.most/2 && d > 0 {
+	if d := step.Clock() - q.since; q.waiting > q.most/2 && d > 0 {
 		q.most = q.waiting * float64(atOnce) / float64(d)
 	}
 	q.waiting = 0

@@ -1,6 +1,10 @@
 package llama
 
-import "time"
+import (
+	"time"
+
+	"kvlens/wasm/step"
+)
 
 // Pieces of work aim at a time between these bounds, so that a browser's page and its Stop button stay alive and no
 // driver's watchdog fires.
@@ -14,28 +18,28 @@ type pace struct {
 	rows, max int
 	worst     time.Duration // longest operation since the last adapt
 	busy      time.Duration // work since the last yield
-	now       func() time.Time
+	now       func() time.Duration
 }
 
 func newPace(chunk int) pace {
 	if chunk <= 0 {
 		chunk = defaultChunk
 	}
-	return pace{rows: min(chunk, 16), max: chunk, now: time.Now}
+	return pace{rows: min(chunk, 16), max: chunk, now: step.Clock}
 }
 
 // steady makes all pieces equally long: where nobody waits for a turn, the same prompt is then the same to the last bit,
 // because pieces decide the order of sums.
 func (p *pace) steady() {
 	p.rows = p.max
-	p.now = func() time.Time { return time.Time{} }
+	p.now = func() time.Duration { return 0 }
 }
 
 // start begins to measure an operation. The function it returns ends it, and says whether it is time to yield.
 func (p *pace) start() func() bool {
 	begin := p.now()
 	return func() bool {
-		d := p.now().Sub(begin)
+		d := p.now() - begin
 		p.worst = max(p.worst, d)
 		p.busy += d
 		return p.busy >= shortPiece

@@ -21,7 +21,7 @@ func (s *Session) replay(ctx context.Context, sampler *sample.Sampler, o Generat
 		return ReasonNone, fmt.Errorf("llama: generate: %w", ErrBusy)
 	}
 	m.busy = true
-	r := replayer{s: s, o: o, settings: sampler.State(), pending: -1, at: s.pos, since: time.Now()}
+	r := replayer{s: s, o: o, settings: sampler.State(), pending: -1, at: s.pos, since: step.Clock()}
 	defer func() {
 		m.busy = false
 		if e := r.end(ctx, sampler); err == nil && e != nil {
@@ -66,7 +66,7 @@ type replayer struct {
 	s         *Session
 	o         GenerateOptions
 	settings  sample.Params // with the state of the generator
-	since     time.Time     // of the token that is computed
+	since     time.Duration // by step.Clock, of the token that is computed
 	stepper   step.Stepper
 	device    step.Keeper // that chooses what leaves; nil where the host gives slots
 	args      step.Args
@@ -259,11 +259,11 @@ func (r *replayer) next(ctx context.Context) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	now := time.Now()
+	now := step.Clock()
 	t := Token{
 		ID: c.ID, Position: s.pos, Forced: r.tokens <= len(r.o.Forced),
 		Choice:  sample.Choice{ID: c.ID, Prob: c.Prob, TopIDs: c.TopIDs, TopProbs: c.TopProbs},
-		Evicted: s.evictions(c.Left), Millis: now.Sub(r.since).Seconds() * 1000,
+		Evicted: s.evictions(c.Left), Millis: (now - r.since).Seconds() * 1000,
 	}
 	r.since = now
 	s.pending = []int32{c.ID}

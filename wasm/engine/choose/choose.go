@@ -101,8 +101,9 @@ func (c *Chooser) test(ctx context.Context, dev gpu.Device, lib *kernel.Library,
 	if lib.Plain {
 		limit *= 5
 	}
-	ctx, cancel := context.WithTimeout(ctx, orElse(c.Test, limit))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx) // a deadline would bring calendars and their formats into the engine
+	defer cancel(nil)
+	defer time.AfterFunc(orElse(c.Test, limit), func() { cancel(errSilent) }).Stop()
 	ended := make(chan error, 1)
 	go func() {
 		ended <- lib.SelfTest(ctx, ref.New(new(cache.Ledger)), w.Layouts...)
@@ -116,10 +117,7 @@ func (c *Chooser) test(ctx context.Context, dev gpu.Device, lib *kernel.Library,
 		case <-ended:
 		case <-time.After(time.Second): // waits for something that no loss ends: better to close it beside that
 		}
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return errSilent
-		}
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
 
