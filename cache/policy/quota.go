@@ -152,7 +152,10 @@ func (r *Run) recent(limit int) int {
 }
 
 // Hold says how many tokens the lists of a layer hold after a decoded token.
-func (r *Run) Hold(layer int, tokens []int) { copy(r.held[layer], tokens) }
+func (r *Run) Hold(layer int, tokens []int) {
+	copy(r.held[layer], tokens)
+	r.come(layer)
+}
 
 // Most is the most tokens that any list can hold after the prompt of [Run.Prompt], before its layers are decided.
 func (r *Run) Most() int {

@@ -41,8 +41,8 @@ func (e *exec) Follow(p *policy.Plan, t *policy.Tables) error {
 
 // Lend tells the device what the lists hold.
 func (e *exec) Lend(a *step.Args, l *step.Loan) error {
-	if l.Rows < 0 || l.Rows > e.rows || l.Most < 0 || l.Most > maxSize {
-		return failed("lend: %d rows of %d, lists of %d", l.Rows, e.rows, l.Most)
+	if l.Rows < 0 || l.Rows > e.rows || l.Most < 0 || l.Most > maxSize || len(l.Pins) > pinCount {
+		return failed("lend: %d rows of %d, lists of %d, %d pins", l.Rows, e.rows, l.Most, len(l.Pins))
 	}
 	if a.Cache == nil || a.Arena == 0 || a.Cache.Lent() {
 		return failed("lend: no cache, or one that is lent")
@@ -72,6 +72,13 @@ func (e *exec) Lend(a *step.Args, l *step.Loan) error {
 		return err
 	}
 	if err := e.header(s, func([]uint32) {}); err != nil { // the session may be new, and the lists need nothing but packing
+		return err
+	}
+	pins := make([]uint32, pinCount) // positions + 1
+	for i, p := range l.Pins {
+		pins[i] = uint32(p) + 1
+	}
+	if err := e.write(s, wordPins, pins); err != nil {
 		return err
 	}
 	if any {

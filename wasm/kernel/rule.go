@@ -237,7 +237,7 @@ func (k *keeper) left(log []uint32, at int, rules []step.Rule, leave []int) (out
 				Worth: math.Float32frombits(row[2+2*e]), Threshold: math.Float32frombits(row[0]),
 			}
 		}
-		stay := rules[i].Limit - rules[i].Oldest - rules[i].Newest // by what they are worth
+		stay := rules[i].Limit - rules[i].Oldest - rules[i].Newest - rules[i].Pins // by what they are worth
 		slices.SortFunc(list, func(a, b step.Left) int {
 			return cmp.Or(cmp.Compare(b.Worth, a.Worth), cmp.Compare(a.Position, b.Position))
 		})

@@ -50,7 +50,7 @@ const (
 	wordResult      = 128
 	resultWords     = 16
 	wordPins        = 144
-	pinCount        = 16
+	pinCount        = step.MaxPins
 	wordIDs         = 160
 
 	ringSteps = 32

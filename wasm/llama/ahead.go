@@ -41,7 +41,7 @@ func (s *Session) rules(pos int) []step.Rule {
 				n++
 			}
 			q, full := s.run.Rule(layer, h, n)
-			rules = append(rules, step.Rule{Limit: q.Limit, Full: full, Oldest: q.Oldest, Newest: q.Newest})
+			rules = append(rules, step.Rule{Limit: q.Limit, Full: full, Oldest: q.Oldest, Newest: q.Newest, Pins: s.pinsIn(l, sinks, pos-q.Newest)})
 		}
 	}
 	return rules
@@ -54,7 +54,7 @@ func (s *Session) lendFor(k step.Keeper, a *step.Args, tokens int) ([]step.Rule,
 		held := s.cache.List(i/s.m.cfg.KVHeads, i%s.m.cfg.KVHeads).Live
 		most = max(most, min(r.Full, held+tokens))
 	}
-	return rules, k.Lend(a, &step.Loan{Most: most})
+	return rules, k.Lend(a, &step.Loan{Most: most, Pins: s.run.Pins()})
 }
 
 // regain learns what the device has let stay of the lists that were lent.

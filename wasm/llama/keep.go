@@ -24,7 +24,7 @@ func (r *runner) lend() error {
 		return nil
 	}
 	s.run.Prompt(n)
-	l := step.Loan{Rows: n, Most: min(s.run.Most(), s.cache.Tokens()+n)}
+	l := step.Loan{Rows: n, Most: min(s.run.Most(), s.cache.Tokens()+n), Pins: s.run.Pins()}
 	if sc := &s.recipe.plan.Score; sc.Kind == policy.ScoreExpected {
 		l.Turn = s.m.meanRotation(r.args.Pos+n, sc.Future)
 	}

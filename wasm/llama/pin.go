@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"kvlens/cache"
 	"kvlens/cache/policy"
 	"kvlens/wasm/step"
 )
@@ -79,13 +80,33 @@ func (s *Session) pinFirst() []span {
 	return spans
 }
 
+// holdsPins says whether a device that chooses tokens itself can keep so many. Which pins a list has is known to it alone:
+// so the room of KV heads that compete for it, or what goes by scores before values weigh in, can't be counted here.
+func (s *Session) holdsPins(pins int) error {
+	p := s.recipe.plan
+	if s.devices() == nil || pins == 0 || pins <= step.MaxPins && p.Heads.Kind != policy.HeadsAdaptive && p.Select.Kind != policy.SelectCritical {
+		return nil
+	}
+	return fmt.Errorf("%w with %d pins", ErrRecipe, pins)
+}
+
+// pinsIn counts the pins that a list has from one position on, up to another.
+func (s *Session) pinsIn(l *cache.List, from, to int) (n int) {
+	for _, p := range s.run.Pins() {
+		if int(p) >= from && int(p) < to && slices.ContainsFunc(l.Order(), func(slot uint32) bool { return l.At[slot] == uint32(p) }) {
+			n++
+		}
+	}
+	return n
+}
+
 // pin pins tokens, and lets go what lists hold beyond what they may then.
 func (s *Session) pin(ctx context.Context, pins []int32) error {
 	if s.run == nil {
 		return nil
 	}
-	if _, ok := s.m.exec.(step.Scorer); !ok {
-		return ErrRecipe
+	if err := s.holdsPins(len(pins)); err != nil {
+		return err
 	}
 	was := s.run.Clone()
 	moved, err := s.run.Pin(pins)

@@ -6,8 +6,11 @@ import (
 	"slices"
 	"testing"
 
+	"kvlens/cache"
 	"kvlens/cache/policy"
 	"kvlens/wasm/llama"
+	"kvlens/wasm/ref"
+	"kvlens/web/lab/golden"
 )
 
 // pinTwo pins two tokens of a session that lists hold, neither the first nor the last, and gives the lists that have them.
@@ -219,5 +222,72 @@ func TestPinsAndUndo(t *testing.T) {
 		if err := s.Undo(ctx, at, nil); err != nil || s.Pins() != nil || !equalSets(before, held(s)) {
 			t.Errorf("%s: back before the pin: %v, pins %v, holds %v, want %v", r.name, err, s.Pins(), held(s), before)
 		}
+	}
+}
+
+// Pins stay on a device as they stay on the host: through an answer, a second prompt and a lower cap both hold the same.
+// What the device can't count is refused, and changes nothing.
+func TestPinsOnGPU(t *testing.T) {
+	needsKeeper(t)
+	const prompt, tokens = 44, 12
+	led := new(cache.Ledger)
+	host := load(t, golden.TeachModel(t), ref.New(led), led)
+	device := ownTeach(t)
+	ids := prose(t, prompt+2*tokens+16)
+	refused := 0
+	for _, r := range recipes() {
+		if r.Method == "full" {
+			continue
+		}
+		t.Run(r.name, func(t *testing.T) {
+			o := llama.SessionOptions{Recipe: r.Recipe, F32: true, Tokens: len(ids), Share: 0.4, Tables: anyTables(host)}
+			if plan(t, r).Decode.Kind == policy.DecodeStop {
+				o.Share, o.Tokens = 1, 2*len(ids)
+			}
+			want, got := session(t, host, o), session(t, device, o)
+			prefill(t, want, ids[:prompt])
+			prefill(t, got, ids[:prompt])
+			if !equalSets(held(want), held(got)) {
+				t.Skip("another choice in the prompt, which TestKeptOnGPU judges")
+			}
+			kept := want.Kept(1, 0)
+			pins := []int{int(kept[len(kept)/4]), int(kept[len(kept)/3])}
+			if err := want.Pin(ctx, pins); err != nil {
+				t.Fatal(err)
+			}
+			p := plan(t, r)
+			err := got.Pin(ctx, pins)
+			if p.Heads.Kind == policy.HeadsAdaptive || p.Select.Kind == policy.SelectCritical {
+				refused++
+				if !errors.Is(err, llama.ErrRecipe) || got.Pins() != nil {
+					t.Errorf("got %v, pins %v", err, got.Pins())
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameKept(t, "pinned", want, got)
+			if !sameLeft(t, forced(t, want, ids[prompt:][:tokens]), forced(t, got, ids[prompt:][:tokens])) {
+				return
+			}
+			sameKept(t, "answer", want, got)
+			prefill(t, want, ids[prompt+tokens:][:16])
+			prefill(t, got, ids[prompt+tokens:][:16])
+			if !equalSets(held(want), held(got)) {
+				t.Skip("another choice in the second prompt")
+			}
+			for l, heads := range held(got) {
+				for h, now := range heads {
+					if l == 1 && h == 0 && !slices.Contains(now, kept[len(kept)/3]) {
+						t.Errorf("%d is pinned, list %d %d has %v", kept[len(kept)/3], l, h, now)
+					}
+				}
+			}
+			golden.Close(t, "logits after the second prompt", got.Logits(), want.Logits(), logitAbs, rel)
+		})
+	}
+	if refused < 3 {
+		t.Errorf("%d recipes refuse pins", refused)
 	}
 }

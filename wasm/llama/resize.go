@@ -35,7 +35,9 @@ func (s *Session) SetRecipe(ctx context.Context, name policy.Recipe) error {
 			err = s.tooLong(size)
 		}
 		if err == nil && s.run != nil { // before anything is computed for a recipe that has no room for the pins
-			_, err = s.run.Pin(s.pinned())
+			if err = s.holdsPins(len(s.pinned())); err == nil {
+				_, err = s.run.Pin(s.pinned())
+			}
 		}
 		if err != nil {
 			s.opts, s.recipe, s.geo, s.run = was.opts, was.recipe, was.geo, was.run

@@ -55,10 +55,15 @@ type Keeper interface {
 	Return(a *Args) error
 }
 
+// MaxPins is how many tokens a device can keep against its plan.
+const MaxPins = 16
+
 // Loan is what a prompt under a plan begins with.
 type Loan struct {
 	Rows int // of the prompt
 	Most int // tokens that a list can get while its layer is decided
+	// Pins are the positions that stay whatever the plan says, at most MaxPins.
+	Pins []int32
 	// Turn is the mean rotation of the positions to come, cos and sin [RotDim/2][2], for plans that look ahead
 	// (policy.ScoreExpected).
 	Turn []float32

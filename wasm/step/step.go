@@ -188,8 +188,8 @@ type Answer struct {
 }
 
 // Rule is what happens to a list while tokens are decoded: with Full tokens, the newest among them, some leave so that
-// Limit stay, so many of the oldest and of the newest among them.
-type Rule struct{ Limit, Full, Oldest, Newest int }
+// Limit stay, so many of the oldest and of the newest among them, and so many pins that are neither when the answer begins.
+type Rule struct{ Limit, Full, Oldest, Newest, Pins int }
 
 // Left is a token that left a list.
 type Left struct {
