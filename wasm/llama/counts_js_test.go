@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"kvlens/cache"
+	"kvlens/cache/policy"
 	"kvlens/wasm/gpu"
 	"kvlens/wasm/kernel"
 	"kvlens/wasm/llama"
@@ -93,20 +94,40 @@ func answers(t testing.TB, s *llama.Session, n int, at func(i int)) {
 	}
 }
 
-// What a token of the built-in model costs, counted in the browser: dispatches, objects, bytes read back and calls of
-// JavaScript. WebGPU wants a new encoder with a new pass for every submission; nothing else is made.
+// What a token of the built-in model costs, counted in the browser, under Full and under recipes with different kernels:
+// dispatches, objects, bytes read back and calls of JavaScript. WebGPU wants a new encoder with a new pass for every
+// submission; nothing else is made.
 func TestCountsOfTeach(t *testing.T) {
 	if !onGPU {
 		t.Skip("needs WebGPU: set KVLENS_GPU=1")
 	}
 	m := teachGPU(t)
-	s := session(t, m, llama.SessionOptions{Tokens: 128})
-	prompts, _ := golden.Teach(t)
-	prefill(t, s, prompts[0].IDs[:8])
 	uses := watchUses(t)
-	const first, tokens = 8, 32 // while more are submitted than waited for
+	for _, r := range []policy.Recipe{{}, {Method: "h2o"}, {Method: "streamingllm"}, {Method: "razor"}, {Method: "quest"}} {
+		t.Run(r.Method, func(t *testing.T) {
+			o := llama.SessionOptions{Recipe: r, Tables: anyTables(m), Tokens: 128}
+			most := 6*m.Config().Layers + 6
+			if r.Method != "" {
+				most += 2 * m.Config().Layers
+			}
+			if r.Method != "" && r.Method != "quest" {
+				o.Share = 0.25
+			}
+			s := session(t, m, o)
+			defer s.Close()
+			prefill(t, s, prose(t, 40))
+			countAnswer(t, s, uses, most)
+		})
+	}
+}
+
+// countAnswer counts what a token costs while more steps are submitted than waited for.
+func countAnswer(t *testing.T, s *llama.Session, uses js.Value, dispatches int) {
+	t.Helper()
+	const first, tokens = 8, 16
 	crossings := js.Global().Get("crossings")
 	var before, after, callsBefore, callsAfter map[string]int
+	uses.Set("most", 0)
 	answers(t, s, first+tokens+8, func(i int) {
 		switch i {
 		case first:
@@ -124,8 +145,8 @@ func TestCountsOfTeach(t *testing.T) {
 		}
 		switch name {
 		case "dispatchWorkgroups":
-			if most := 6*m.Config().Layers + 6; n > most*tokens {
-				t.Errorf("%d dispatches for %d tokens, want at most %d for each", n, tokens, most)
+			if n > dispatches*tokens {
+				t.Errorf("%d dispatches for %d tokens, want at most %d for each", n, tokens, dispatches)
 			}
 		case "bytes":
 			if n > 64*tokens {
