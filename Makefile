@@ -18,7 +18,7 @@ DECODE    ?= 128
 CONTEXT   ?= 2048
 
 .DEFAULT_GOAL := help
-.PHONY: help run site serve model test test-go test-gpu test-web perplexity recipes mutate e2e check bench bench-gpu size train clean
+.PHONY: help run site serve model test test-go test-gpu test-web perplexity recipes mutate e2e check bench bench-ui bench-gpu size train clean
 
 help:                ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "%-10s %s\n", $$1, $$2}'
@@ -88,6 +88,9 @@ bench-gpu: model     ## print a GPU's speeds, natively, and bytes/s against BAND
 
 bench: model         ## print speeds, natively and in Chromium, and against wllama where KVLENS_PEER_WLLAMA says where it is
 	CGO_ENABLED=1 VK_ICD_FILENAMES=$(LAVAPIPE) XDG_RUNTIME_DIR=$${XDG_RUNTIME_DIR:-/tmp} go run ./web/e2e/bench
+
+bench-ui: model      ## print what the page's own thread does for each token, with the heads watched, on two screens
+	go run ./web/e2e/benchui built-in smollm2-135m-instruct
 
 size:                ## fail when a program is larger than its budget (2.5 and 1.8 MB with gzip)
 	go run ./web/gen -out $(DIST) -prefix "$(PREFIX)" -budget

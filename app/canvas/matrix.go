@@ -22,21 +22,24 @@ const (
 )
 
 // Draw fills a picture of w × h pixels: rows down, keys across. The largest of what shares a pixel is shown. What lies in a
-// query's future stays clear, and so does, under its hatching, what was evicted. Scale is the number of pixels to a CSS pixel.
+// query's future stays clear, and so does, under its hatching, what was evicted. Ratio is the number of pixels to a CSS pixel.
 func (p *Picture) Draw(m *Matrix, w, h int, s *Scale, ratio float64) {
 	p.Reset(w, h)
-	if len(m.Rows) == 0 || m.Tokens <= 0 || w <= 0 || h <= 0 {
+	if len(m.Rows) == 0 || m.Tokens <= 0 || m.Pool <= 0 || w <= 0 || h <= 0 {
 		return
 	}
 	cells := (m.Tokens + m.Pool - 1) / m.Pool
-	seen, would, row := make([]uint8, cells), make([]uint8, cells), make([]uint8, w)
-	wouldRow := make([]uint8, w)
-	period := max(3, int(hatching*ratio))
-	thick := max(1, int(ratio))
-	left := m.lefts(w)
-	was := [2]int{-1, -1}
+	seen, would := make([]uint8, cells), make([]uint8, cells)
+	row, wouldRow := make([]uint8, w), make([]uint8, w)
+	left, first := m.columns(w)
+	period, thick := max(3, int(hatching*ratio)), max(1, int(ratio))
+	was, plain := [2]int{-1, -1}, false
 	for y := range h {
 		from, to := span(y, h, len(m.Rows))
+		if was == [2]int{from, to} && plain { // a line of the same row, without hatching
+			copy(p.Pix[4*y*w:4*(y+1)*w], p.Pix[4*(y-1)*w:])
+			continue
+		}
 		if was != [2]int{from, to} {
 			was = [2]int{from, to}
 			merge(seen, m.Rows, from, to)
@@ -45,38 +48,50 @@ func (p *Picture) Draw(m *Matrix, w, h int, s *Scale, ratio float64) {
 			Resample(wouldRow, would)
 		}
 		last := m.First + to*m.Step - 1 // the last query of this line
+		plain = true
 		for x := range w {
-			key, _ := span(x, w, m.Tokens)
 			switch {
-			case key > last:
+			case first[x] > last: // and so are all further ones
 			case uint32(last) < left[x]:
-				p.set(x, y, s[row[x]])
-			case (x+y)%period < thick:
-				p.set(x, y, hatch)
-			case len(m.Would) > 0:
-				c := s[wouldRow[x]]
-				c[3] = faint
-				p.set(x, y, c)
+				copy(p.Pix[4*(y*w+x):], s[row[x]][:])
+				continue
+			default:
+				p.gone(x, y, (x+y)%period < thick, len(m.Would) > 0, s[wouldRow[x]])
+				plain = false
+				continue
 			}
+			break
 		}
 	}
 }
 
-// lefts is when the last of the keys behind each pixel left, for a picture w wide.
-func (m *Matrix) lefts(w int) []uint32 {
+// gone draws a pixel of what was evicted.
+func (p *Picture) gone(x, y int, line, known bool, would Pixel) {
+	switch {
+	case line:
+		p.set(x, y, hatch)
+	case known:
+		would[3] = faint
+		p.set(x, y, would)
+	}
+}
+
+// columns are, for each pixel of a line w wide, when the last of the keys behind it left, and the first of these keys.
+func (m *Matrix) columns(w int) (left []uint32, first []int) {
 	const stays = ^uint32(0)
-	out := make([]uint32, w)
-	for x := range out {
+	left, first = make([]uint32, w), make([]int, w)
+	for x := range left {
 		from, to := span(x, w, m.Tokens)
+		first[x] = from
 		for k := from; k < to; k++ {
 			at := stays
 			if k < len(m.Left) {
 				at = m.Left[k]
 			}
-			out[x] = max(out[x], at)
+			left[x] = max(left[x], at)
 		}
 	}
-	return out
+	return left, first
 }
 
 // merge is the largest of some rows, cell by cell.

@@ -53,15 +53,17 @@ func most(codes []uint8) (m uint8) {
 	return m
 }
 
-// Strips draws rows of different lengths below each other, the first at the top, flush left; what a row lacks of the width
-// is left clear. Row i is at rows[i] and has its own length; every row is one pixel high.
-func (p *Picture) Strips(rows [][]uint8, w int, s *Scale) {
-	p.Reset(w, len(rows))
-	for y, row := range rows {
-		line := p.Pix[4*y*w : 4*(y+1)*w]
-		for _, code := range row[:min(w, len(row))] {
-			copy(line, s[code][:])
-			line = line[4:]
+// Strips draws rows of different lengths below each other, the first at the top, flush left, h pixels high in all; what a
+// row lacks of the width is left clear. Pictures of equal groups of rows, each h pixels high, follow each other.
+func (p *Picture) Strips(groups [][][]uint8, w, h int, s *Scale) {
+	p.Reset(w, h*len(groups))
+	for g, rows := range groups {
+		for y := range h {
+			row := rows[y*len(rows)/h]
+			line := p.Pix[4*(g*h+y)*w:]
+			for x, code := range row[:min(w, len(row))] {
+				copy(line[4*x:], s[code][:])
+			}
 		}
 	}
 }

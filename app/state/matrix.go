@@ -278,3 +278,21 @@ func overlooked(m Model, e Overlooked) Model {
 	}
 	return m
 }
+
+// attentionSnapshot is what tests read of what heads look at. Codes are of the row that is shown.
+func (m Model) attentionSnapshot() map[string]any {
+	a := m.Attention
+	out := map[string]any{
+		"on": a.On, "rows": len(a.Gazes), "bytes": a.Bytes(), "layer": a.Picked.Layer, "head": a.Picked.Head, "wanted": a.Wanted,
+		"matrix": a.Matrix.Tokens, "evicted": a.Matrix.evicted, "linear": a.Linear, "bare": a.Bare, "by": a.By.String(),
+	}
+	if s, ok := m.Shown(a.Picked); ok {
+		query := m.Query(s)
+		row := make([]int, 0, len(s.Row(query))) // JSON writes bytes as base64
+		for _, c := range s.Row(query) {
+			row = append(row, int(c))
+		}
+		out["query"], out["tokens"], out["pool"], out["live"], out["codes"], out["left"] = query, s.Tokens, s.Pool, s.Live, row, s.Left
+	}
+	return out
+}

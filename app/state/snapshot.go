@@ -47,8 +47,9 @@ func Snapshot(m Model) []byte {
 			"tokens": m.Kept.Tokens, "all": m.Kept.All, "recipe": m.Kept.Recipe, "layers": m.Kept.Layers, "heads": m.Kept.Heads, "held": held, "caps": m.Kept.Caps,
 			"budget": m.Kept.Budget, "reserve": m.Kept.Reserve, "window": m.Kept.Window, "published": m.Kept.Published,
 		},
-		"scope":    object{"layer": m.Scope.Layer, "head": m.Scope.Head},
-		"sampling": m.Sampling, "max": m.Max,
+		"attention": m.attentionSnapshot(),
+		"scope":     object{"layer": m.Scope.Layer, "head": m.Scope.Head},
+		"sampling":  m.Sampling, "max": m.Max,
 		"work":    object{"stage": StageName(m.Work.Stage), "done": m.Work.Done, "total": m.Work.Total, "resumed": m.Work.Resumed, "refetched": m.Work.Refetched, "quiet": m.Work.Quiet},
 		"notices": len(m.Notices), "problem": nil,
 	}

@@ -13,6 +13,7 @@ import (
 // while tokens come, letters a few times a second.
 type eyes struct {
 	c             *controller
+	grid          app.Value
 	cells         app.Value // lists of elements, nil until the grid is there
 	canvases      app.Value
 	layers, heads int
@@ -35,8 +36,13 @@ type strip struct {
 	rows   [][]uint8
 }
 
-// thumbnail is the most cells of a thumbnail's row.
-const thumbnail = 96
+// A thumbnail's row has at most so many cells. It is as high as it has rows while these are few, and then always the same,
+// because a canvas of another size is another canvas.
+const (
+	thumbnail = 96
+	fewRows   = 8
+	tall      = 32
+)
 
 // attach finds the grid's elements, which are other ones after it has been drawn anew.
 func (x *eyes) attach(h *heads) {
@@ -45,6 +51,7 @@ func (x *eyes) attach(h *heads) {
 	if !h.Has || !grid.Truthy() {
 		return
 	}
+	x.grid = grid
 	x.layers, x.heads, x.wide, x.few = h.Layers, h.Heads, h.wide, state.Few(h.Layers, h.Heads)
 	x.cells, x.canvases = grid.Call("querySelectorAll", ".cell"), grid.Call("querySelectorAll", "canvas")
 	x.marked = time.Time{}
@@ -54,7 +61,7 @@ func (x *eyes) attach(h *heads) {
 // paint brings the pictures up to date.
 func (x *eyes) paint() {
 	m := x.c.model
-	if x.cells == nil || len(m.Attention.Gazes) == 0 {
+	if x.cells == nil || len(m.Attention.Gazes) == 0 || m.Running() && !inView(x.grid) {
 		return
 	}
 	newest := &m.Attention.Gazes[len(m.Attention.Gazes)-1].Codes[0]
@@ -83,15 +90,18 @@ func (x *eyes) thumbnails(m state.Model) {
 		strips[i] = x.strip(g, stride)
 	}
 	x.strips = strips
-	all := x.layers * x.heads
-	rows := make([][]uint8, 0, all*len(strips))
-	for head := range all {
+	groups := make([][][]uint8, x.layers*x.heads)
+	for head := range groups {
 		for _, s := range strips {
-			rows = append(rows, s.rows[head])
+			groups[head] = append(groups[head], s.rows[head])
 		}
 	}
-	x.picture.Strips(rows, (last.Tokens+stride-1)/stride, canvas.Log)
-	x.bytes.put(x.canvases, x.picture.Pix, x.picture.W, len(strips))
+	height := len(strips)
+	if height > fewRows {
+		height = tall
+	}
+	x.picture.Strips(groups, (last.Tokens+stride-1)/stride, height, canvas.Log)
+	x.bytes.put(x.canvases, x.picture.Pix, x.picture.W, height)
 }
 
 // strip makes a row narrower, unless it was made so before.
@@ -163,6 +173,11 @@ func (x *eyes) letter(m state.Model) {
 		x.marks = s
 		app.Window().Call("kvlensMarks", x.cells, s)
 	}
+}
+
+// inView reports whether some of an element can be seen.
+func inView(el app.Value) bool {
+	return el != nil && app.Window().Call("kvlensSees", el).Bool()
 }
 
 // pixels is memory of the browser that pictures go through.

@@ -1,18 +1,23 @@
 package ui
 
-import "github.com/maxence-charriere/go-app/v10/pkg/app"
+import (
+	"time"
+
+	"github.com/maxence-charriere/go-app/v10/pkg/app"
+)
 
 // follower keeps the newest words in view while they come, unless the reader has scrolled away.
 type follower struct {
-	on bool
-	at float64 // where it has scrolled to
+	on   bool
+	at   float64 // where it has scrolled to
+	last time.Time
 }
 
 // followTurn begins to keep the last turn in view.
 func (c *controller) followTurn() {
 	c.follower.on = false
 	if main := byID("main"); main.Truthy() {
-		c.follower = follower{true, main.Get("scrollTop").Float()}
+		c.follower = follower{on: true, at: main.Get("scrollTop").Float()}
 		c.keepUp()
 	}
 }
@@ -54,9 +59,10 @@ func (c *controller) paint(running bool) {
 	}
 	c.eyes.paint()
 	c.plot.paint()
-	if !running {
+	if !running || c.model.Running() && time.Since(c.follower.last) < 100*time.Millisecond { // to look costs a layout
 		return
 	}
+	c.follower.last = time.Now()
 	c.keepUp()
 	if !c.model.Running() { // what stands around the answer is drawn once more
 		c.home.Defer(func(app.Context) {

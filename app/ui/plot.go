@@ -23,7 +23,11 @@ type plot struct {
 	shown    state.Shown
 	picture  canvas.Picture
 	bytes    pixels
-	canvases app.Value // the plot's one
+	panel    app.Value
+	box      app.Value
+	canvases app.Value // the box's one
+	side     int       // of the picture, in pixels
+	ratio    float64   // of these to CSS pixels
 	looks    bool      // the texts show a row
 }
 
@@ -31,7 +35,7 @@ type plot struct {
 type plotKey struct {
 	head         state.Head
 	first        *uint8 // code of the newest row
-	rows, side   int
+	rows         int
 	linear, bare bool
 }
 
@@ -39,10 +43,11 @@ func newPlot(c *controller) plot { return plot{c: c, at: state.NoHead, column: -
 
 // attach finds the elements again and paints.
 func (p *plot) attach() {
-	p.canvases = nil
-	if box := byID("plot"); box.Truthy() {
-		p.canvases = box.Call("querySelectorAll", "canvas")
+	p.panel, p.box, p.canvases = byID("matrix"), byID("plot"), nil
+	if p.box.Truthy() {
+		p.canvases = p.box.Call("querySelectorAll", "canvas")
 	}
+	p.side = 0
 	p.key = plotKey{}
 	p.paint()
 }
@@ -67,7 +72,7 @@ func (p *plot) head() state.Head {
 func (p *plot) paint() {
 	m, head := p.c.model, p.head()
 	body := byID("matrix-body")
-	if p.canvases == nil || !body.Truthy() {
+	if p.canvases == nil || !body.Truthy() || m.Running() && !inView(p.panel) {
 		return
 	}
 	s, ok := m.Shown(head)
@@ -82,16 +87,18 @@ func (p *plot) paint() {
 	}
 	p.shown = s
 	newest := s.Rows[len(s.Rows)-1]
-	box := byID("plot")
-	ratio := max(1, app.Window().Get("devicePixelRatio").Float())
-	side := int(box.Get("clientWidth").Float() * ratio)
-	key := plotKey{head, &newest[0], len(s.Rows), side, m.Attention.Linear, m.Attention.Bare}
+	if p.side == 0 { // to ask costs a layout
+		const most = 1024
+		p.ratio = max(1, app.Window().Get("devicePixelRatio").Float())
+		p.side = min(most, int(p.box.Get("clientWidth").Float()*p.ratio))
+	}
+	key := plotKey{head, &newest[0], len(s.Rows), m.Attention.Linear, m.Attention.Bare}
 	if m.Attention.Bare { // its rows are made anew each time
 		key.first = nil
 	}
 	if key != p.key || key.first == nil {
 		p.key = key
-		p.draw(side, ratio)
+		p.draw()
 		write("matrix-title", p.c.t("heads.name", "layer", head.Layer+1, "head", head.Head+1))
 		write("matrix-says", p.says(s))
 	}
@@ -112,16 +119,15 @@ func (p *plot) says(s state.Shown) string {
 	return c.t("matrix.all", "n", s.Tokens)
 }
 
-func (p *plot) draw(side int, ratio float64) {
+func (p *plot) draw() {
 	s, scale := p.shown, canvas.Log
 	if p.c.model.Attention.Linear {
 		scale = canvas.Linear
 	}
-	const most = 1024
-	side = max(1, min(side, most))
+	side := p.side
 	p.picture.Draw(&canvas.Matrix{
 		Tokens: s.Tokens, First: s.First, Pool: s.Pool, Step: s.Step, Rows: s.Rows, Left: s.Left, Would: s.Would,
-	}, side, side, scale, ratio)
+	}, side, side, scale, p.ratio)
 	p.bytes.put(p.canvases, p.picture.Pix, side, side)
 }
 
@@ -130,7 +136,7 @@ func (p *plot) lines() {
 	s, m := p.shown, p.c.model
 	query := p.query()
 	row := s.Row(query)
-	style := byID("plot").Get("style")
+	style := p.box.Get("style")
 	n := s.Queries()
 	style.Call("setProperty", "--row", percent(canvas.Middle(query-s.First, n)))
 	x := "-1%"

@@ -20,3 +20,18 @@ globalThis.kvlensLooks = (text, digits) => {
     if ((token.dataset.a ?? "0") !== digit) token.dataset.a = digit;
   }
 };
+
+// Tells whether some of an element can be seen: what cannot need not be painted while it changes.
+{
+  const unseen = new WeakSet(), watched = new WeakSet();
+  const watch = new IntersectionObserver((changes) => {
+    for (const c of changes) c.isIntersecting ? unseen.delete(c.target) : unseen.add(c.target);
+  });
+  globalThis.kvlensSees = (element) => {
+    if (!watched.has(element)) {
+      watched.add(element);
+      watch.observe(element);
+    }
+    return !unseen.has(element);
+  };
+}
