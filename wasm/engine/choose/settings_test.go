@@ -15,7 +15,7 @@ import (
 	"kvlens/wasm/step"
 )
 
-// TestSettingsOnADevice: recipes, going back and comparing stay on the device; a record of decisions and copies of what
+// TestSettingsOnADevice: recipes, pins, going back and comparing stay on the device; a record of decisions and copies of what
 // leaves take the model to the CPU path, and back when nobody wants them; the conversation is the same everywhere.
 func TestSettingsOnADevice(t *testing.T) {
 	gputest.Open(t) // or the test is skipped
@@ -43,6 +43,7 @@ func TestSettingsOnADevice(t *testing.T) {
 	}{
 		{proto.Open{Manifest: teach, Backend: "webgpu", Memory: under("snapkv")}, ""},
 		{g, ""},
+		{proto.Pin{Positions: []uint32{7, 8}}, ""},
 		{proto.SetMemory{Memory: under("h2o")}, ""},
 		{proto.Undo{Tokens: 30}, ""},
 		{resume, ""},
@@ -70,6 +71,10 @@ func TestSettingsOnADevice(t *testing.T) {
 					t.Errorf("%s: the conversation has %d tokens, had %d", what, m.Position, position)
 				}
 				position = m.Position
+			case proto.Kept:
+				if i > 2 && !slices.Equal(m.Pins, []uint32{7, 8}) {
+					t.Errorf("%s: pinned are %d", what, m.Pins)
+				}
 			case proto.Contrast:
 				if m.MaxKL < 0 || m.Tokens != 5 || len(m.Retained) != 30 || slices.Max(m.Retained) > 1.0001 {
 					t.Errorf("%s: %+v", what, m)
