@@ -12,23 +12,16 @@ import (
 	"kvlens/web/lab/golden"
 )
 
-// wrapped are all recipes with one wrapper at most, under which tokens leave.
-func wrapped() (out []named) {
-	for _, m := range policy.Methods() {
-		for _, w := range append([]*policy.Method{{}}, policy.Methods()...) {
-			r := named{m.Name, policy.Recipe{Method: m.Name}}
-			if w.Name != "" {
-				r.name, r.Wraps = w.Name+"("+m.Name+")", []policy.Wrap{{Name: w.Name}}
-			}
-			if p, err := r.Plan(); err == nil && p.Decode.Kind != policy.DecodeStop {
-				out = append(out, r)
-			}
-		}
+// kept are the recipes under which tokens leave, with combinations whose kernels depend on each other.
+func kept(t testing.TB) []named {
+	out := evicting(t)
+	for _, pair := range [][2]string{{"adakv", "cake"}, {"criticalkv", "cake"}, {"chunkkv", "cake"}, {"criticalkv", "random"}, {"chunkkv", "random"}, {"adakv", "expected"}, {"criticalkv", "tova"}} {
+		out = append(out, named{pair[0] + "(" + pair[1] + ")", policy.Recipe{Method: pair[1], Wraps: []policy.Wrap{{Name: pair[0]}}}})
 	}
 	return out
 }
 
-// What the device keeps of a prompt, and of a second one, is what the host keeps, under every recipe and wrapper, in both
+// What the device keeps of a prompt, and of a second one, is what the host keeps, under every recipe, in both
 // formats of pages, from budgets of whole lists down to a few tokens.
 func TestKeptOnGPU(t *testing.T) {
 	if !onGPU {
@@ -39,7 +32,7 @@ func TestKeptOnGPU(t *testing.T) {
 	host.FixPace(7)
 	device := exact(t, nil)
 	ids, tables := words(90, 1), anyTables(host)
-	for i, r := range wrapped() {
+	for i, r := range kept(t) {
 		t.Run(r.name, func(t *testing.T) {
 			o := llama.SessionOptions{
 				Recipe: r.Recipe, Tokens: 60, Share: []float64{0.25, 0.5, 0.15}[i%3], Tables: tables, F32: i%2 > 0, Parity: i%5 == 4,
