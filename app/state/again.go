@@ -58,7 +58,12 @@ func (m Model) change(t task) Model {
 
 // undo asks for the conversation of the first tokens.
 func undo(m Model, tokens int) (Model, []Effect) {
-	if m.Phase != Idle || !m.Follows() || tokens < 0 || tokens >= int(m.Memory.Position) {
+	t, _ := m.Live()
+	length := t.end() // with the last token, which the cache does not hold yet
+	if n := len(t.Answer); n > 0 {
+		length = int(t.Answer[n-1].Position) + 1
+	}
+	if m.Phase != Idle || !m.Follows() || tokens < 0 || tokens >= length {
 		return m, nil
 	}
 	m = m.change(taskUndo)

@@ -37,7 +37,7 @@ func lossy(t *testing.T) Model {
 	m, _ := play(t, ready(t), Run{Now: 1}, Prompted{Prompt: prompt}, report(3, []int{2}, []int{0, 2}),
 		Stepped{Steps: []proto.Step{step(3, 5, "a"), step(4, 6, "b"), evicting(5, 0, 2)}},
 		report(5, []int{3, 4}, []int{0, 2, 3, 4}),
-		Measured{proto.State{Stored: 5, Position: 6, Cap: 2 << 20}}, Ended{proto.Done{Reason: proto.ReasonMax, Tokens: 3}})
+		Measured{proto.State{Stored: 5, Position: 5, Cap: 2 << 20}}, Ended{proto.Done{Reason: proto.ReasonMax, Tokens: 3}})
 	return m
 }
 
@@ -99,6 +99,9 @@ func TestUndoShrinksTheConversation(t *testing.T) {
 	}
 	if _, effects := play(t, none, Run{}); effects[0].(Generate).Continue {
 		t.Error("the next turn continues a conversation of nothing")
+	}
+	if last, effects := play(t, m, GoBack{5}); !reflect.DeepEqual(effects, []Effect{Undo{5}}) || last.Phase != Changing { // of the token that is in no list yet
+		t.Errorf("a token back: %v", effects)
 	}
 	for _, tokens := range []int{-1, 6, 1 << 30} {
 		if _, effects := play(t, m, GoBack{tokens}); effects != nil {

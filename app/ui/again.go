@@ -163,7 +163,7 @@ func (c *controller) word(p int) string {
 }
 
 func (a *again) Render() app.UI {
-	return named(app.Section(), "again").Class("again").Aria("label", a.C.t("again.title")).Body(a.events(), a.recorded())
+	return named(app.Section(), "log").Class("again").Aria("label", a.C.t("again.title")).Body(a.events(), a.recorded())
 }
 
 // events lists what left, the latest first.

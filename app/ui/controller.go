@@ -97,22 +97,31 @@ func (c *controller) reduce(e state.Event) {
 	if p := c.model.Problem; p != nil && p != before.Problem {
 		c.reveal("problem")
 	}
-	c.refocus(before.Phase, c.model.Phase)
+	c.refocus(before.Occupied(), c.model.Occupied())
 }
 
-// refocus gives the focus back to the control that began a change: while it lasts the control is disabled, and browsers
-// take the focus from those. One that has moved on stays where it is.
-func (c *controller) refocus(before, after state.Phase) {
+// refocus gives the focus back to the control that began something: while that lasts the control is disabled, and browsers
+// take the focus from those. A focus that has moved on stays where it is. Controls that are no longer there hand it on.
+func (c *controller) refocus(before, after bool) {
 	switch {
 	case !c.there || before == after:
-	case after == state.Changing:
+	case after:
 		c.focused = document().Get("activeElement")
-	case before == state.Changing && c.focused != nil:
+	case c.focused != nil:
 		el := c.focused
 		c.focused = nil
 		c.home.Defer(func(app.Context) {
-			if now := document().Get("activeElement"); el.Truthy() && (!now.Truthy() || now.Equal(document().Get("body"))) {
-				el.Call("focus", map[string]any{"preventScroll": true})
+			if now := document().Get("activeElement"); now.Truthy() && !now.Equal(document().Get("body")) {
+				return
+			}
+			for _, id := range []string{"", "why", "step"} {
+				if id != "" {
+					el = byID(id)
+				}
+				if el.Truthy() && el.Get("isConnected").Bool() {
+					el.Call("focus", map[string]any{"preventScroll": true})
+					return
+				}
 			}
 		})
 	}

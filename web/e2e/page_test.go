@@ -68,6 +68,22 @@ type state struct {
 		Held            []int // by list
 		Budget, Reserve int
 	}
+	Left []struct{ Kind, Tokens, Back, Notes, Lists, Of int }
+	Pins []int
+	Why  struct {
+		On, Known, Kept, Answer                    bool
+		At, List, Stage, Decided, Rank, Of, Voters int
+	}
+	Compare struct {
+		Ended, Stopped, Failed bool
+		Tokens                 int
+		A, B                   struct {
+			Recipe struct{ Method string }
+			Agree  int
+			KL     float64
+			Free   string
+		}
+	}
 	Notices int
 	Work    struct {
 		Stage                string
