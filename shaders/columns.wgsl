@@ -29,7 +29,7 @@ struct Params {
 //!include lib/candidates.wgsl
 
 const PAIRS: u32 = 1u; // dim/2
-const TILE: u32 = 2u;  // candidates of a thread, which reads a query once for all of them; STRIDE is a multiple
+const TILE: u32 = 2u;  // candidates of a thread, which reads a query once for all: STRIDE is a multiple
 
 var<private> keys: array<array<vec2<f32>, TILE>, PAIRS>;
 

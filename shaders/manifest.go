@@ -71,7 +71,7 @@ var Kernels = []Kernel{
 		Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans},
 	},
 	{Name: "lse", Includes: map[string][]string{"logits": {"rows"}, "whole": {"whole", "whole_lanes"}}},
-	{Name: "columns", Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans}},
+	{Name: "columns", Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "TILE": {"2u", "4u"}, "KEY_F16": booleans}},
 	{Name: "indicator", Consts: map[string][]string{"PAIRS": {"16u", "32u"}, "KEY_F16": booleans}},
 	{Name: "norms", Consts: map[string][]string{"KEY_F16": booleans}},
 	{Name: "direction", Consts: map[string][]string{"KEY_F16": booleans, "PARTS": splits}},

@@ -131,8 +131,11 @@ func (x *Scoring) lse(logits string) Stage {
 
 // columns is the second pass.
 func (x *Scoring) columns(windowed, mean uint32) Stage {
-	const tile = 2 // candidates of a thread, as shaders/columns.wgsl has it
-	return x.stage("columns", x.pairs(), func(c *Candidates) int { return x.byHead(c) / tile }, x.scale(), windowed, mean)
+	tile := 2 // candidates of a thread, as far as their keys fit registers
+	if x.s.HeadDim <= 32 {
+		tile = 4
+	}
+	return x.stage("columns", with(x.pairs(), "TILE", strconv.Itoa(tile)+"u"), func(c *Candidates) int { return x.byHead(c) / tile }, x.scale(), windowed, mean)
 }
 
 // prompt adds what a prompt's layer takes.

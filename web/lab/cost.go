@@ -136,7 +136,7 @@ func (x *watchedExec) Run(ctx context.Context, a *step.Args, from, to int) error
 }
 
 // watchedKeeper is the same where the device chooses. What it is asked for it does later, so each piece begins when the one
-// before is done, and ends when it is done itself.
+// before is done, and ends when it is done itself; what it takes to hear that nothing is left to do is not counted.
 type watchedKeeper struct {
 	step.Exec
 	step.Keeper
@@ -149,8 +149,15 @@ func (x *watchedKeeper) timed(work func() error) error {
 	if err := x.idle(); err != nil {
 		return err
 	}
-	defer x.w.count(time.Now())
-	return errors.Join(work(), x.idle())
+	begin := time.Now()
+	if err := x.idle(); err != nil {
+		return err
+	}
+	asking := time.Since(begin)
+	begin = time.Now()
+	err := errors.Join(work(), x.idle())
+	x.w.took += max(0, time.Since(begin)-asking)
+	return err
 }
 
 // idle waits for the device.
