@@ -87,7 +87,7 @@ func (s *Session) closeUp(k step.Keeper, a *step.Args) error {
 			}
 		}
 	}
-	if err := (&runner{s: s, args: *a}).pack(k); err != nil {
+	if err := (&runner{s: s, args: *a}).pack(k, -1, nil); err != nil {
 		return err
 	}
 	return s.regain(k, a)

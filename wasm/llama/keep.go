@@ -2,6 +2,7 @@ package llama
 
 import (
 	"errors"
+	"slices"
 
 	"kvlens/cache"
 	"kvlens/cache/policy"
@@ -107,7 +108,7 @@ func (r *runner) hold(q *policy.LayerQuotas, k step.Keeper) error {
 		}
 	}
 	if len(later) > 0 {
-		if err := r.pack(k); err != nil {
+		if err := r.pack(k, q.Layer, later); err != nil {
 			return err
 		}
 	}
@@ -119,8 +120,9 @@ func (r *runner) hold(q *policy.LayerQuotas, k step.Keeper) error {
 	return k.Keep(&r.args, q.Layer)
 }
 
-// pack is tidy while lists are lent.
-func (r *runner) pack(k step.Keeper) error {
+// pack is tidy while lists are lent. The KV heads of a layer that wait for pages have no dead slot any more, which only the
+// device knows as yet.
+func (r *runner) pack(k step.Keeper, at int, waiting []int) error {
 	s := r.s
 	for layer := range s.m.cfg.Layers {
 		loose := false
@@ -135,8 +137,10 @@ func (r *runner) pack(k step.Keeper) error {
 			return err
 		}
 		for h := range s.m.cfg.KVHeads {
-			s.cache.Pack(layer, h)
-			s.cache.Trim(layer, h)
+			if layer != at || !slices.Contains(waiting, h) {
+				s.cache.Pack(layer, h)
+				s.cache.Trim(layer, h)
+			}
 		}
 	}
 	if pages := s.cache.Gather(); len(pages) > 0 {
