@@ -1,10 +1,10 @@
 package cache
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 )
 
 // A backend whose device decides which tokens stay has the lists lent for a prompt or an answer. Lengths follow from
@@ -72,10 +72,15 @@ func (c *Cache) Learn(layer, kvHead int, at []uint32) error {
 			c.push(&l.order, uint32(slot))
 		}
 	}
-	slices.SortFunc(l.order, func(a, b uint32) int { return cmp.Compare(l.At[a], l.At[b]) })
-	twice := slices.CompactFunc(slices.Clone(l.order), func(a, b uint32) bool { return l.At[a] == l.At[b] })
-	if len(l.order) != l.Live || len(twice) != l.Live {
-		return fmt.Errorf("cache: learn: %w: %d tokens at %d positions, there should be %d", ErrPositions, len(l.order), len(twice), l.Live)
+	sort.Slice(l.order, func(a, b int) bool { return l.At[l.order[a]] < l.At[l.order[b]] })
+	positions := 0
+	for i, slot := range l.order {
+		if i == 0 || l.At[slot] != l.At[l.order[i-1]] {
+			positions++
+		}
+	}
+	if len(l.order) != l.Live || positions != l.Live {
+		return fmt.Errorf("cache: learn: %w: %d tokens at %d positions, there should be %d", ErrPositions, len(l.order), positions, l.Live)
 	}
 	l.lent = false
 	return nil

@@ -1,10 +1,10 @@
 package kernel
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"kvlens/cache"
 	"kvlens/cache/policy"
@@ -238,15 +238,18 @@ func (k *keeper) left(log []uint32, at int, rules []step.Rule, leave []int) (out
 			}
 		}
 		stay := rules[i].Limit - rules[i].Oldest - rules[i].Newest - rules[i].Pins // by what they are worth
-		slices.SortFunc(list, func(a, b step.Left) int {
-			return cmp.Or(cmp.Compare(b.Worth, a.Worth), cmp.Compare(a.Position, b.Position))
+		sort.Slice(list, func(a, b int) bool {
+			if list[a].Worth != list[b].Worth {
+				return list[a].Worth > list[b].Worth
+			}
+			return list[a].Position < list[b].Position
 		})
 		for e := range list {
 			if list[e].Rank = stay + e + 1; stay <= 0 { // age alone decides
 				list[e].Worth, list[e].Threshold, list[e].Rank = nan, nan, 0
 			}
 		}
-		slices.SortFunc(list, func(a, b step.Left) int { return cmp.Compare(a.Position, b.Position) })
+		sort.Slice(list, func(a, b int) bool { return list[a].Position < list[b].Position })
 		out = append(out, list...)
 	}
 	return out

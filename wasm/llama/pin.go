@@ -75,7 +75,7 @@ func (s *Session) pinFirst() []span {
 	spans := slices.DeleteFunc(slices.Clone(s.spans), func(sp span) bool { return sp.deed != nil && sp.deed.pins != nil })
 	if len(pins) > 0 {
 		d := pinning(pins)
-		spans = slices.Insert(spans, 0, span{deed: &d})
+		spans = append([]span{{deed: &d}}, spans...)
 	}
 	return spans
 }
