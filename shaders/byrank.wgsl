@@ -1,5 +1,6 @@
 // score.wgsl where positions are ranks (StreamingLLM, Xiao et al., 2023): keys are stored before RoPE and rotated here, the
-// query is rotated from its position to its rank. The newest token is the last in rank.
+// query is rotated from its position to its rank. The newest token is the last in rank, whether its rank is known already or
+// not.
 //
 // Shapes: q [chunk rows][heads·dim], of which row QUERY, at position LAST; scores [heads][CAPACITY]. PAIRS = dim/2.
 // Grid: x over SPLITS workgroups that stride over the slots, y over the heads.
@@ -59,14 +60,19 @@ fn key1(at: u32, c: u32) -> f32 {
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let h = id.y;
   let list = p.layer * p.kv_heads + h / (p.heads / p.kv_heads);
-  let last = lists[list * LIST + LIVE];
+  let newest = session[ring_at(list)];
+  var last = lists[list * LIST + LIVE]; // where it joins
+  if (newest == NONE) {
+    last -= 1u;
+  } else if (ranks[rank_at(list, newest)] != NONE) {
+    last = ranks[rank_at(list, newest)];
+  }
   let at = (session[QUERY] * p.heads + h) * p.dim;
   for (var i = 0u; i < PAIRS; i++) {
     let c = pair_of(i);
     let back = angle(i, session[POS]) * vec2<f32>(1.0, -1.0);
     query[i] = turned(turned(vec2<f32>(q[at + c.x], q[at + c.y]), back), angle(i, last));
   }
-  let newest = session[ring_at(list)];
   let count = session[ring_at(list) + 1u];
   for (var slot = id.x; slot < count; slot += groups.x * GROUP) {
     let rank = select(ranks[rank_at(list, slot)], last, slot == newest);

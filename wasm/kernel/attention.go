@@ -1,13 +1,10 @@
 package kernel
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 
 	"kvlens/shaders"
-	"kvlens/wasm/gpu"
-	"kvlens/wasm/quant"
 	"kvlens/wasm/step"
 )
 
@@ -103,99 +100,4 @@ func (e *exec) store(to *[]*node, layer int, recorded bool) {
 		pages:   true,
 		threads: func(rows int) int { return rows * s.KVHeads * s.HeadDim / 2 },
 	}, uint32(layer), uint32(s.KVHeads), uint32(s.HeadDim), uint32(s.RotDim), flag(s.Neox))
-}
-
-// AttentionRow writes the softmax row of one chunk row of Q over the layer's stored tokens: out is [n_heads][slots].
-// Dead slots and tokens after the row's own position get 0.
-func (e *exec) AttentionRow(a *step.Args, layer, row int, out [][]float32) error {
-	if len(out) != e.shape.Heads {
-		return failed("attention row: for %d of %d heads", len(out), e.shape.Heads)
-	}
-	logits, err := e.rowLogits(a, layer, row)
-	if err != nil {
-		return err
-	}
-	for h := range out {
-		n := a.Cache.List(layer, h/(e.shape.Heads/e.shape.KVHeads)).Slots
-		if len(out[h]) < n {
-			return failed("attention row: %d numbers for %d slots", len(out[h]), n)
-		}
-		softmax(out[h][:n], logits[h])
-	}
-	return nil
-}
-
-// rowLogits computes and reads the logits [n_heads][slots] of one chunk row.
-func (e *exec) rowLogits(a *step.Args, layer, row int) ([][]float32, error) {
-	if a.Cache == nil || a.Arena == 0 {
-		return nil, failed("attention row: no cache")
-	}
-	if row < 0 || row >= e.chunk || layer < 0 || layer >= e.shape.Layers {
-		return nil, failed("attention row %d of %d in layer %d", row, e.chunk, layer)
-	}
-	s, err := e.session(a)
-	if err != nil {
-		return nil, err
-	}
-	e.endOn(s)
-	var score *node
-	for _, o := range e.ops {
-		if o.kind == attending && o.layer == layer {
-			score = o.stored[0]
-		}
-	}
-	if score == nil {
-		return nil, failed("attention row: the program has no attention in layer %d", layer)
-	}
-	err = e.header(s, func(h []uint32) {
-		h[wordRows], h[wordQuery], h[wordStep] = 1, uint32(row), 0
-		h[wordLast] = uint32(a.Pos + a.From + row)
-	})
-	if err == nil {
-		err = e.lengths(s, a.Cache, layer)
-	}
-	if err == nil {
-		err = e.tables(s, a.Cache, extent{})
-	}
-	if err != nil {
-		return nil, err
-	}
-	d, err := e.dispatch(score, s, 1)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.b.dev.Run([]gpu.Dispatch{d}); err != nil {
-		return nil, fmt.Errorf("webgpu: attention row: %w", err)
-	}
-	capacity := s.capacity()
-	logits := make([]float32, e.shape.Heads*capacity)
-	if err := e.b.dev.Read(s.scores.buf, 0, quant.Bytes(logits)); err != nil {
-		return nil, fmt.Errorf("webgpu: attention row: %w", err)
-	}
-	out := make([][]float32, e.shape.Heads)
-	for h := range out {
-		n := a.Cache.List(layer, h/(e.shape.Heads/e.shape.KVHeads)).Slots
-		out[h] = logits[h*capacity:][:n]
-	}
-	return out, nil
-}
-
-// softmax in float64; logits of slots that do not count give 0.
-func softmax(out, logits []float32) {
-	top := math.Inf(-1)
-	for _, v := range logits {
-		top = max(top, float64(v))
-	}
-	sum := 0.0
-	for _, v := range logits {
-		if v > lowest {
-			sum += math.Exp(float64(v) - top)
-		}
-	}
-	for i, v := range logits {
-		out[i] = 0
-		if v > lowest {
-			out[i] = float32(math.Exp(float64(v)-top) / sum)
-		}
-	}
 }

@@ -119,33 +119,47 @@ func (e *exec) Return(a *step.Args) error {
 		return err
 	}
 	k.turn = nil
-	stride := 4
-	for _, l := range k.lists {
-		stride = max(stride, l.slots)
-	}
-	k.c = Candidates{New: stride}
-	if err := k.write("tokens", 0, k.c.Words()[:tokenStored]); err != nil {
+	at, err := k.positions(a)
+	if err != nil {
 		return err
 	}
-	if err := e.tables(k.s, a.Cache, extent{}); err != nil {
-		return err
-	}
-	if err := k.run([]*node{k.gather}); err != nil {
-		return err
-	}
-	stride = k.c.Stride()
-	at := make([]uint32, len(k.lists)*stride)
-	if err := e.b.dev.Read(k.buffers["positions"].buf, 0, quant.Bytes(at)); err != nil {
-		return fmt.Errorf("webgpu: positions: %w", err)
-	}
-	e.b.queue.done()
-	for i, l := range k.lists {
-		err := a.Cache.Learn(i/k.s.geo.KVHeads, i%k.s.geo.KVHeads, at[i*stride:][:l.slots])
-		if err != nil {
+	for i := range at {
+		layer, h := k.place(i)
+		if err := a.Cache.Learn(layer, h, at[i]); err != nil {
 			return fmt.Errorf("webgpu: positions: %w", err)
 		}
 	}
 	return nil
+}
+
+// positions reads those of all lists' tokens, by slot.
+func (k *keeper) positions(a *step.Args) ([][]uint32, error) {
+	was, stride := k.c, 4
+	for i := range k.lists {
+		stride = max(stride, a.Cache.List(k.place(i)).Slots)
+	}
+	k.c = Candidates{New: stride}
+	defer func() { k.c = was }()
+	if err := k.write("tokens", 0, k.c.Words()[:tokenStored]); err != nil {
+		return nil, err
+	}
+	if err := k.e.tables(k.s, a.Cache, extent{}); err != nil {
+		return nil, err
+	}
+	if err := k.run([]*node{k.gather}); err != nil {
+		return nil, err
+	}
+	stride = k.c.Stride()
+	all := make([]uint32, len(k.lists)*stride)
+	if err := k.e.b.dev.Read(k.buffers["positions"].buf, 0, quant.Bytes(all)); err != nil {
+		return nil, fmt.Errorf("webgpu: positions: %w", err)
+	}
+	k.e.b.queue.done()
+	at := make([][]uint32, len(k.lists))
+	for i := range at {
+		at[i] = all[i*stride:][:a.Cache.List(k.place(i)).Slots]
+	}
+	return at, k.write("tokens", 0, was.Words()[:tokenStored])
 }
 
 // lent finds the kernels that work on a cache.

@@ -257,7 +257,7 @@ func (e *exec) lengths(s *session, c *cache.Cache, layer int) error {
 	var row []uint32
 	for h := range s.geo.KVHeads {
 		l := c.List(layer, h)
-		newest := uint32(0)
+		newest := uint32(none)
 		if order := l.Order(); len(order) > 0 {
 			newest = order[len(order)-1]
 		}

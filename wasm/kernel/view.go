@@ -62,7 +62,14 @@ func (e *exec) Look(a *step.Args, v *step.View) error {
 	if err != nil {
 		return fmt.Errorf("webgpu: view: %w", err)
 	}
-	d, err := e.viewDispatch(l, s, dst, a.Stored && e.plan != nil)
+	ready := a.Stored && e.plan != nil
+	if p := e.plan; p != nil && !ready && v.Rows == 1 && (p.Store.Rank || p.Store.Virtual) {
+		if _, err := e.row(a, v.Layer, v.Row); err != nil {
+			return err
+		}
+		ready = true
+	}
+	d, err := e.viewDispatch(l, s, dst, ready)
 	if err != nil {
 		return err
 	}
@@ -170,28 +177,6 @@ func (e *exec) forgetViews(buf gpu.Buffer) {
 			e.b.release(l.params)
 		}
 	}
-}
-
-// Scores reads the logits of one head for one chunk row.
-func (e *exec) Scores(a *step.Args, layer, head, row int, out []float32) error {
-	if head < 0 || head >= e.shape.Heads {
-		return failed("scores: head %d of %d", head, e.shape.Heads)
-	}
-	logits, err := e.rowLogits(a, layer, row)
-	if err != nil {
-		return err
-	}
-	n := a.Cache.List(layer, head/(e.shape.Heads/e.shape.KVHeads)).Slots
-	if len(out) < n {
-		return failed("scores: %d numbers for %d slots", len(out), n)
-	}
-	for i, v := range logits[head] {
-		out[i] = v
-		if v <= lowest {
-			out[i] = float32(math.Inf(-1))
-		}
-	}
-	return nil
 }
 
 var _ step.Viewer = (*exec)(nil)

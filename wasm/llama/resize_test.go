@@ -270,7 +270,6 @@ func TestQuestionInOrOut(t *testing.T) {
 
 // Rows of a watched session are over positions: what left has none.
 func TestRowsAfterEvictions(t *testing.T) {
-	needsScorer(t)
 	m := teach(t)
 	s := session(t, m, llama.SessionOptions{Recipe: policy.Recipe{Method: "snapkv"}, Budget: 16, Tokens: 100, F32: true})
 	watch(t, s)

@@ -171,7 +171,6 @@ func TestAnswersThatGrowEndAtTheCap(t *testing.T) {
 
 // A probe's rows are over positions, also where tokens have left: nobody attends to those.
 func TestAttentionAfterEvictions(t *testing.T) {
-	needsScorer(t)
 	m := exact(t, nil)
 	for _, r := range evicting(t) {
 		if plan(t, r).Store.Virtual {

@@ -172,7 +172,9 @@ func (s *Session) View(ctx context.Context, layer, head int) (*Matrix, error) {
 	}
 	out := &Matrix{Tokens: n}
 	out.Pool, out.Cells = step.Pool(n, step.MaxCells)
-	if s.gone.any(layer*m.cfg.KVHeads + head/(m.cfg.Heads/m.cfg.KVHeads)) {
+	// A device that counts positions by rank has keys from before RoPE, which its kernel of matrices does not know.
+	byRank := s.devices() != nil && s.recipe.plan.Store.Rank
+	if byRank || s.gone.any(layer*m.cfg.KVHeads+head/(m.cfg.Heads/m.cfg.KVHeads)) {
 		if err := s.retrace(ctx, layer, head, out); err != nil {
 			return nil, fmt.Errorf("llama: view: %w", err)
 		}
