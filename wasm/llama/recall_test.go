@@ -206,9 +206,16 @@ func TestRecallAgain(t *testing.T) {
 		}
 		same(t, r.name, s, other)
 
-		// Under another recipe there is nothing to recall.
+		// Under another recipe nothing was recalled, and all that leaves has had its copy from the start.
 		if err := s.SetRecipe(ctx, policy.Recipe{Method: "knorm"}); err != nil {
 			t.Fatal(r.name, err)
+		}
+		for l, lists := range held(s) {
+			for h, kept := range lists {
+				if n := len(kept) + len(s.Shadowed(l, h)); n != s.Position() {
+					t.Errorf("%s: layer %d, KV head %d: %d of %d tokens are there or have a copy", r.name, l, h, n, s.Position())
+				}
+			}
 		}
 	}
 }

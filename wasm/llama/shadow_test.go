@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"kvlens/cache"
+	"kvlens/cache/policy"
 	"kvlens/wasm/llama"
 	"kvlens/wasm/quant"
 	"kvlens/wasm/step"
@@ -184,6 +185,44 @@ func TestShadowMemory(t *testing.T) {
 		s.Close()
 		if led.Rows()[cache.Shadow] != (cache.Row{Peak: led.Rows()[cache.Shadow].Peak}) {
 			t.Errorf("%s: a closed session holds %+v", r.name, led.Rows()[cache.Shadow])
+		}
+	}
+}
+
+// Checkpoints of one conversation that went on in two ways have each the copies of their way.
+func TestShadowsOfCheckpoints(t *testing.T) {
+	needsScorer(t)
+	m := exact(t, nil)
+	s := shaded(t, m, named{"", policy.Recipe{Method: "window"}}, false)
+	all := func() (out [][]float32) {
+		for _, p := range s.Shadowed(1, 0) {
+			k, v := s.Copy(1, 0, p)
+			out = append(out, slices.Concat(k, v))
+		}
+		return out
+	}
+	keep := func() *llama.Checkpoint {
+		c, err := s.Save(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	prefill(t, s, words(30, 1))
+	first, copies := keep(), all()
+	defer first.Close()
+	prefill(t, s, words(9, 2))
+	second, more := keep(), all()
+	defer second.Close()
+	for range 2 {
+		for c, want := range map[*llama.Checkpoint][][]float32{first: copies, second: more} {
+			if err := s.Restore(c); err != nil {
+				t.Fatal(err)
+			}
+			if got := all(); len(got) == 0 || !slices.EqualFunc(got, want, slices.Equal[[]float32]) {
+				t.Errorf("copies of %d tokens are other ones", len(want))
+			}
+			prefill(t, s, words(12, 5))
 		}
 	}
 }
