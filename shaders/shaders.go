@@ -13,15 +13,10 @@
 package shaders
 
 import (
-	"embed"
 	"fmt"
-	"io/fs"
 	"sort"
 	"strings"
 )
-
-//go:embed *.wgsl lib/*.wgsl fast/*.wgsl
-var files embed.FS
 
 // Access is how a kernel uses a binding.
 type Access uint8
@@ -85,22 +80,6 @@ func Assemble(v Variant, read func(name string) ([]byte, error)) (Source, error)
 	}
 	s.Code = renumber(code, numbers)
 	return s, nil
-}
-
-// Text gives the text of an embedded file.
-func Text(name string) ([]byte, error) { return files.ReadFile(name) }
-
-// FastNames lists the embedded files of folder fast.
-func FastNames() []string {
-	names, _ := fs.Glob(files, "fast/*.wgsl")
-	return names
-}
-
-// Names lists all other embedded files.
-func Names() []string {
-	kernels, _ := fs.Glob(files, "*.wgsl")
-	parts, _ := fs.Glob(files, "lib/*.wgsl")
-	return append(kernels, parts...)
 }
 
 // include reads a file with everything that it includes.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,10 +12,12 @@ import (
 	"strings"
 )
 
-// bareShaders writes the kernels without comments into a folder, and tells the compiler to embed those in their place:
-// comments are a third of the kernels, and would be fetched with the engine.
+// bareShaders writes Go with the texts of the kernels, without comments, into a folder, and tells the compiler to take that
+// in the place of the file that embeds them: comments are a third of the kernels, and an embedded file system is more code
+// than a table. Both would be fetched with the engine.
 func bareShaders(dir string) (replace map[string]string, err error) {
-	replace = map[string]string{}
+	var b strings.Builder
+	b.WriteString("package shaders\n\nimport \"fmt\"\n\nvar texts = map[string]string{\n")
 	err = filepath.WalkDir("shaders", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".wgsl" {
 			return err
@@ -23,18 +26,19 @@ func bareShaders(dir string) (replace map[string]string, err error) {
 		if err != nil {
 			return err
 		}
-		from, err := filepath.Abs(path)
-		if err != nil {
-			return err
-		}
-		to := filepath.Join(dir, strings.ReplaceAll(path, string(filepath.Separator), "-"))
-		replace[from] = to
-		return os.WriteFile(to, []byte(bare(string(text))), 0o644)
+		name, err := filepath.Rel("shaders", path)
+		fmt.Fprintf(&b, "%q: %q,\n", filepath.ToSlash(name), bare(string(text)))
+		return err
 	})
-	if err != nil {
+	b.WriteString("}\n\nfunc Text(name string) ([]byte, error) {\n" +
+		"if text, ok := texts[name]; ok { return []byte(text), nil }\n" +
+		"return nil, fmt.Errorf(\"there is no %s\", name)\n}\n")
+	from, absent := filepath.Abs(filepath.FromSlash("shaders/files.go"))
+	to := filepath.Join(dir, "shaders.go")
+	if err = errors.Join(err, absent, os.WriteFile(to, []byte(b.String()), 0o644)); err != nil {
 		return nil, fmt.Errorf("shaders without comments: %w", err)
 	}
-	return replace, nil
+	return map[string]string{from: to}, nil
 }
 
 // writeOverlay writes the file that tells the compiler which files to read in the place of others.
