@@ -47,7 +47,12 @@ func (x *compare) bars() app.UI {
 }
 
 // bare is a token without the space before it, which words on their own do not need.
-func bare(s string) string { return visible(strings.TrimPrefix(s, " ")) }
+func bare(s string) string {
+	if len(s) > 1 {
+		s = strings.TrimPrefix(s, " ")
+	}
+	return visible(s)
+}
 
 // otherWord is what a run would have said where it would not have said the same; a run that always agreed needs no place.
 func otherWord(t state.Compared, run int, agreed bool) app.UI {

@@ -49,7 +49,7 @@ type controller struct {
 	follower follower
 	live     announcer
 	ringed   app.Value   // the token that is asked about; nil for none
-	seen     int         // the place, from 1, of the one that the card was moved away from last
+	seen     int         // of the one that the card was moved away from last: its place, from 1, twice, and 1 more once it was explained
 	focused  app.Value   // what had the focus when a change of the cache began; nil for nothing
 	begin    state.Start // what the address, the settings and the list of models say
 }
@@ -114,7 +114,7 @@ func (c *controller) refocus(before, after bool) {
 			if now := document().Get("activeElement"); now.Truthy() && !now.Equal(document().Get("body")) {
 				return
 			}
-			for _, id := range []string{"", "why", "step"} {
+			for _, id := range []string{"", "reason", "step"} {
 				if id != "" {
 					el = byID(id)
 				}

@@ -75,6 +75,15 @@ func TestEveryFamilyIsWhole(t *testing.T) {
 	for _, w := range proto.Whys {
 		need("why." + w)
 	}
+	for d, name := range decisions {
+		need("verdict.kept." + name)
+		if proto.Decision(d) >= proto.DecidedScore {
+			need("verdict.left." + name)
+		}
+	}
+	for _, b := range both {
+		need("compare.kept." + b.key)
+	}
 	for _, s := range stories.All("en") {
 		need("preset." + s.ID)
 	}
@@ -92,6 +101,11 @@ func pages(c *text.Catalogue) map[string]*Home {
 		State: proto.State{Cap: 1 << 20, Room: 5, Reserved: 1 << 20, Ledger: []proto.LedgerRow{{Kind: 0, Logical: 5, Allocated: 1 << 20, Peak: 1 << 20}, {Kind: 2, Logical: 1, Allocated: 9000, Peak: 9000}}},
 	}
 	step := proto.Step{Position: 2, Rows: make([]uint8, 4*6*2), RowTokens: 2, Text: "§", Token: 3, Prob: 0.5, Millis: 1, TopIDs: []uint32{3, 4}, TopProbs: []float32{0.5, 0.1}, TopTexts: []string{"§", "¶"}}
+	contrast := proto.Contrast{Recipe: "snapkv", Tokens: 1, Full: 9000, Cap: 5000, Peak: 6000, Rate: 5, Retained: make([]float32, 24), Kept: proto.Kept{
+		Tokens: 1, Layers: 1, KVHeads: 2, Budget: 1, Bits: []uint8{1, 0}, Reasons: []uint8{1, 0},
+	}}
+	other := contrast
+	other.Run = 1
 	script := []struct {
 		name  string
 		event state.Event
@@ -112,6 +126,25 @@ func pages(c *text.Catalogue) map[string]*Home {
 			Tokens: 1, Layers: 1, KVHeads: 2, Budget: 1, Reserve: 1, Window: 1, Published: 8, Bits: []uint8{1, 0}, Reasons: []uint8{1, 0}, Caps: []uint32{1, 2}, Recipe: "snapkv",
 		}}},
 		{"ended", state.Ended{Done: proto.Done{Reason: proto.ReasonMax}}},
+		{"asked", state.Select{Serial: 1, Answer: true}},
+		{"explained", state.Explains{Explained: proto.Explained{
+			KVHead: 1, Tokens: 1, Kept: []uint8{0}, Stage: []uint8{uint8(proto.DecidedScore)}, At: []uint32{1}, Rank: []uint32{1},
+			Score: []float32{1e-5}, Threshold: []float32{0.5}, Voters: []uint32{3}, Votes: []uint8{1},
+		}}},
+		{"compare", state.OpenCompare{Open: true}},
+		{"comparing", state.StartCompare{Now: 3}},
+		{"comparing prompt", state.Prompted{Prompt: proto.Prompt{IDs: []uint32{7}, PieceEnd: []uint32{1}, Text: []string{"§"}}}},
+		{"compared", state.Comparisons{Tokens: []proto.Compared{{
+			Text: "§", Prob: []float32{0.5, 0.5, 0.1}, KL: []float32{0, 0.5}, Agree: []uint8{1, 0}, TopTexts: []string{"§", "¶"}, Margin: []float32{1, 1, -1},
+		}}}},
+		{"strayed", state.Strays{Tokens: []proto.Strayed{{Run: 0, Text: "§", Same: true}, {Run: 1, Text: "¶"}}}},
+		{"contrast", state.Contrasted{Contrast: contrast}},
+		{"contrasts", state.Contrasted{Contrast: other}},
+		{"compared all", state.Ended{}},
+		{"stepped", state.Resume{Once: true, Now: 4}},
+		{"stepped on", state.Ended{Done: proto.Done{Reason: proto.ReasonMax}}},
+		{"back", state.GoBack{Tokens: 0}},
+		{"undone", state.Ended{}},
 		{"policy", state.SetMethod{Name: "snapkv"}},
 		{"changed", state.Ended{}},
 		{"wrapped", state.SetWrap{Name: "adakv", On: true}},
@@ -119,8 +152,19 @@ func pages(c *text.Catalogue) map[string]*Home {
 		{"broken", state.Failed{Failure: proto.Failure{Code: proto.CodeTooLong, Args: []string{"1", "2", "3"}, Op: "§", Msg: "§"}}},
 	}
 	out := map[string]*Home{}
+	var epoch uint32
 	ctl := newController(c, noHost{})
 	for _, s := range script {
+		_, effects := state.Reduce(ctl.model, s.event)
+		for _, e := range effects {
+			if x, ok := e.(state.Explain); ok {
+				epoch = x.Epoch
+			}
+		}
+		if x, ok := s.event.(state.Explains); ok {
+			x.Epoch = epoch
+			s.event = x
+		}
 		ctl.reduce(s.event)
 		copied := *ctl
 		out[s.name] = &Home{c: &copied}

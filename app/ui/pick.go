@@ -51,8 +51,11 @@ func (x *why) OnMount(app.Context) { x.C.uncover() }
 func (x *why) OnUpdate(app.Context) { x.C.uncover() }
 
 func (c *controller) uncover() {
-	at := c.model.Why.At + 1
-	if box := byID("why"); box.Truthy() && c.ringed != nil && at != c.seen {
+	at := 2 * (c.model.Why.At + 1)
+	if c.model.Verdict(c.model.WhyList(), c.model.Why.At).Known { // the card has grown
+		at++
+	}
+	if box := byID("reason"); box.Truthy() && c.ringed != nil && at != c.seen {
 		c.seen = at
 		c.card.uncover(box, c.ringed)
 	}
@@ -60,7 +63,7 @@ func (c *controller) uncover() {
 
 // unask puts the question away; the focus goes back to its token if the card had it.
 func (c *controller) unask() {
-	was, inside := c.ringed, byID("why")
+	was, inside := c.ringed, byID("reason")
 	back := was != nil && inside.Truthy() && inside.Call("contains", document().Get("activeElement")).Bool()
 	c.send(state.Deselect{})
 	c.seen = 0

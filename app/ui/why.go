@@ -237,7 +237,7 @@ func (c *controller) votes(m state.Model, list int, voters []state.Voter) string
 
 func (x *why) Render() app.UI {
 	c := x.C
-	return named(app.Section(), "why").ID("why").Class("why").TabIndex(-1).Aria("label", c.t("reason.title")).
+	return named(app.Section(), "reason").ID("reason").Class("why").TabIndex(-1).Aria("label", c.t("reason.title")).
 		OnKeyDown(func(ctx app.Context, e app.Event) {
 			ctx.PreventUpdate()
 			if e.Get("key").String() == "Escape" {
