@@ -32,6 +32,7 @@ type talk struct {
 	arena  step.Buffer
 	rng    *rand.Rand
 	pos    int
+	pins   []int32
 }
 
 // must fails the test with the recipe's name.
@@ -157,7 +158,7 @@ func (c *talk) prompt(n int) {
 		}
 	}
 	c.run.Prompt(n)
-	loan := &step.Loan{Rows: n, Most: min(c.run.Most(), c.cache.Tokens()+n)}
+	loan := &step.Loan{Rows: n, Most: min(c.run.Most(), c.cache.Tokens()+n), Pins: c.pins}
 	if c.plan.Score.Kind == policy.ScoreExpected {
 		rope := func(pos int) []float32 { return c.model.Rope[pos*s.RotDim:][:s.RotDim] }
 		loan.Turn = stage.MeanRotation(rope, s.Neox, c.pos+n, c.plan.Score.Future).CosSin
@@ -216,20 +217,43 @@ func (c *talk) checkPrompt(n int, before [][]int32) {
 		if len(got) == len(candidates) {
 			continue
 		}
-		first, recent := 0, max(c.plan.Protect.Recent, int(c.plan.Protect.Part*float64(len(got))))
-		for first < len(candidates) && int(candidates[first]) < c.run.Sinks() {
-			first++
-		}
+		recent := max(c.plan.Protect.Recent, int(c.plan.Protect.Part*float64(len(got))))
 		if c.plan.Score.Kind == policy.ScoreNone || layer < c.plan.Score.SkipLayers {
 			recent = len(got)
 		}
-		oldest, newest := stage.Guard(len(candidates), first, recent, len(got))
-		for _, pos := range slices.Concat(candidates[:oldest], candidates[len(candidates)-newest:]) {
-			if !slices.Contains(got, pos) {
-				c.Fatalf("%s: layer %d, KV head %d keeps %v of %v without %d, which never leaves", c.what, layer, h, got, candidates, pos)
-			}
+		c.protected(i, got, candidates, recent)
+	}
+}
+
+// protected checks that what never leaves a list's candidates is there.
+func (c *talk) protected(list int, got, candidates []int32, recent int) {
+	c.Helper()
+	marked := make([]bool, len(candidates))
+	stage.Pinned(marked, candidates, c.pins, c.run.Sinks(), recent, len(got))
+	for i, never := range marked {
+		if never && !slices.Contains(got, candidates[i]) {
+			c.Fatalf("%s: list %d keeps %v of %v without %d, which never leaves", c.what, list, got, candidates, candidates[i])
 		}
 	}
+}
+
+// pin pins some of the tokens that all lists have, where the plan lets a device do so and no list has to make room.
+func (c *talk) pin() {
+	c.Helper()
+	if c.plan.Heads.Kind == policy.HeadsAdaptive || c.plan.Select.Kind == policy.SelectCritical {
+		return
+	}
+	lists := c.all()
+	pins := slices.DeleteFunc(slices.Clone(lists[0]), func(pos int32) bool {
+		return c.rng.IntN(2) == 0 || slices.ContainsFunc(lists, func(l []int32) bool { return !slices.Contains(l, pos) })
+	})
+	pins = pins[:min(3, len(pins))]
+	before := c.run.Clone()
+	if moved, err := c.run.Pin(pins); moved || err != nil {
+		c.run = before
+		return
+	}
+	c.pins = pins
 }
 
 // token decodes one token operation by operation.
@@ -244,7 +268,7 @@ func (c *talk) token() {
 		rules[i] = step.Rule{Limit: q.Limit, Full: full, Oldest: q.Oldest, Newest: q.Newest}
 		most = max(most, len(before[i])+1)
 	}
-	c.must(c.exec.Grow(1, 1), c.device.Lend(a, &step.Loan{Most: most}), c.device.Join(a, rules))
+	c.must(c.exec.Grow(1, 1), c.device.Lend(a, &step.Loan{Most: most, Pins: c.pins}), c.device.Join(a, rules))
 	run := func(from, to int) { c.must(c.exec.Run(context.Background(), a, from, to)) }
 	run(0, 1)
 	for l := range s.Layers {
@@ -276,11 +300,7 @@ func (c *talk) token() {
 			c.Fatalf("%s: list %d holds %d of %d after a token, want %d", c.what, i, len(got), len(all), want)
 		}
 		if want < len(all) {
-			for _, pos := range slices.Concat(all[:rule.Oldest], all[len(all)-rule.Newest:]) {
-				if !slices.Contains(got, pos) {
-					c.Fatalf("%s: list %d: %d left %v, and never should", c.what, i, pos, all)
-				}
-			}
+			c.protected(i, got, all, rule.Newest)
 		}
 	}
 	c.pos++
@@ -299,6 +319,7 @@ func (c *talk) talked(first, second int) (out [][][]int32) {
 			c.prompt(n)
 		}
 		out = append(out, c.all())
+		c.pin()
 		for range 2 {
 			c.token()
 		}
@@ -307,9 +328,9 @@ func (c *talk) talked(first, second int) (out [][][]int32) {
 	return out
 }
 
-// Whatever the recipe: what a list keeps of a prompt are candidates of it, as many as it may hold, with all that never leaves;
-// so it is with a second prompt among what is stored and what is new, and with every decoded token. Twice the same comes out,
-// and a budget for everything keeps everything.
+// Whatever the recipe: what a list keeps of a prompt are candidates of it, as many as it may hold, with all that never leaves,
+// pins among it; so it is with a second prompt among what is stored and what is new, and with every decoded token. Twice the
+// same comes out, and a budget for everything keeps everything.
 func TestEveryRecipe(t *testing.T) {
 	dev := gputest.Open(t)
 	lib := newLibrary(dev)
@@ -318,6 +339,7 @@ func TestEveryRecipe(t *testing.T) {
 		{Layers: 2, Hidden: 16, Heads: 3, KVHeads: 3, HeadDim: 8, FFN: 16, Vocab: 50, RotDim: 8, Neox: true, Eps: 1e-5},
 		{Layers: 2, Hidden: 16, Heads: 6, KVHeads: 1, HeadDim: 8, FFN: 16, Vocab: 50, RotDim: 8, Eps: 1e-5},
 	}
+	pinned := 0
 	for i, r := range recipes(t) {
 		seed := uint64(i)
 		plan, err := r.Plan()
@@ -329,7 +351,9 @@ func TestEveryRecipe(t *testing.T) {
 		tokens, prompts := 4+rng.IntN(12), [2]int{1 + rng.IntN(30), 1 + rng.IntN(20)}
 		p := short(*plan)
 		what := fmt.Sprintf("%s %v, seed %d, %d tokens of %v", r.Method, r.Wraps, seed, tokens, prompts)
-		a := newTalk(t, what, lib, model, p, tokens, prompts[0]+30, seed).talked(prompts[0], prompts[1])
+		once := newTalk(t, what, lib, model, p, tokens, prompts[0]+30, seed)
+		a := once.talked(prompts[0], prompts[1])
+		pinned += len(once.pins)
 		b := newTalk(t, what, lib, model, p, tokens, prompts[0]+30, seed).talked(prompts[0], prompts[1])
 		if !slices.EqualFunc(a, b, func(x, y [][]int32) bool { return slices.EqualFunc(x, y, slices.Equal[[]int32]) }) {
 			t.Fatalf("%s: %v, and again %v", what, a, b)
@@ -342,33 +366,7 @@ func TestEveryRecipe(t *testing.T) {
 			}
 		}
 	}
-}
-
-// recipes are all methods under which tokens leave, and each wrapper around some of them.
-func recipes(t *testing.T) (out []policy.Recipe) {
-	var wrapped []policy.Recipe
-	for at, m := range policy.Methods() {
-		r := policy.Recipe{Method: m.Name}
-		p, err := r.Plan()
-		if err != nil || p.Decode.Kind == policy.DecodeStop {
-			continue // a wrapper, or nothing ever leaves, and the host gives slots
-		}
-		out = append(out, r)
-		for i, w := range policy.Methods() {
-			r.Wraps = []policy.Wrap{{Name: w.Name}}
-			if _, err := r.Plan(); err == nil && (at+i)%5 < 2 {
-				wrapped = append(wrapped, r)
-			}
-		}
+	if pinned < 10 {
+		t.Errorf("only %d tokens were pinned", pinned)
 	}
-	names := map[string]bool{}
-	for _, r := range wrapped {
-		names[r.Wraps[0].Name] = true
-	}
-	for _, m := range policy.Methods() {
-		if m.Wrapper && !names[m.Name] {
-			t.Errorf("no method is wrapped in %s", m.Name)
-		}
-	}
-	return append(out, wrapped...)
 }

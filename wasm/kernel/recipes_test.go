@@ -201,3 +201,32 @@ func (r *scoreRig) known(p *policy.Plan, stride int) []float32 {
 	}
 	return worth
 }
+
+// recipes are all methods under which tokens leave, and each wrapper around some of them.
+func recipes(t *testing.T) (out []policy.Recipe) {
+	var wrapped []policy.Recipe
+	for at, m := range policy.Methods() {
+		r := policy.Recipe{Method: m.Name}
+		p, err := r.Plan()
+		if err != nil || p.Decode.Kind == policy.DecodeStop {
+			continue // a wrapper, or nothing ever leaves, and the host gives slots
+		}
+		out = append(out, r)
+		for i, w := range policy.Methods() {
+			r.Wraps = []policy.Wrap{{Name: w.Name}}
+			if _, err := r.Plan(); err == nil && (at+i)%5 < 2 {
+				wrapped = append(wrapped, r)
+			}
+		}
+	}
+	names := map[string]bool{}
+	for _, r := range wrapped {
+		names[r.Wraps[0].Name] = true
+	}
+	for _, m := range policy.Methods() {
+		if m.Wrapper && !names[m.Name] {
+			t.Errorf("no method is wrapped in %s", m.Name)
+		}
+	}
+	return append(out, wrapped...)
+}
