@@ -41,17 +41,17 @@ func (h *heads) OnMount(ctx app.Context)  { h.fit(ctx) }
 func (h *heads) OnUpdate(ctx app.Context) { h.fit(ctx) }
 func (h *heads) OnResize(ctx app.Context) { h.fit(ctx) }
 
-// Sizes of the grid of colours, in CSS pixels: the least side of a cell, and what stands beside the cells.
+// Sizes of the grid of colours, in CSS pixels: the least side of a cell, and labels and margins beside the cells.
 const (
 	leastCell = 24
-	besides   = 40
+	besides   = 82
 )
 
 // fit chooses how the grid lies once it is there, and has it painted.
 func (h *heads) fit(ctx app.Context) {
 	ctx.Defer(func(ctx app.Context) {
 		wide := false
-		if box := byID("heads"); box.Truthy() && !state.Few(h.Layers, h.Heads) {
+		if box := byID("main"); box.Truthy() && !state.Few(h.Layers, h.Heads) { // the panel itself is as wide as it lies
 			wide = box.Get("clientWidth").Float() >= float64(h.Layers*leastCell+besides)
 		}
 		if wide != h.wide {

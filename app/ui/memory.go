@@ -145,7 +145,7 @@ const (
 
 // arena draws the memory under the cap as squares of equal size, filled by what lies in it.
 func (p *memory) arena() app.UI {
-	c, m := p.C, p.M
+	m := p.M
 	const cells = arenaColumns * arenaRows
 	count := func(bytes uint64) int { return int((bytes*cells + m.Cap - 1) / max(1, m.Cap)) }
 	pages, used := 0, 0
@@ -153,17 +153,12 @@ func (p *memory) arena() app.UI {
 		pages = min(cells, count(m.Row(state.KVF16).Allocated+m.Row(state.KVF32).Allocated))
 		used = min(cells, count(m.Used()))
 	}
-	label := ""
-	if m.Cap > 0 {
-		label = c.t("memory.arena", "cell", c.words.Bytes(m.Cap/cells))
-	}
 	return app.Figure().Class("arena").Body(
 		svg("svg").Attr("viewBox", "0 0 "+strconv.Itoa(arenaColumns*12-2)+" "+strconv.Itoa(arenaRows*12-2)).Aria("hidden", "true").Body(
 			svg("path").Class("f-recent").Attr("d", squares(0, pages)),
 			svg("path").Class("f-sink").Attr("d", squares(pages, used)),
 			svg("path").Class("f-rule").Attr("d", squares(max(pages, used), cells)),
 		),
-		app.FigCaption().Class("small").Text(label),
 	)
 }
 
@@ -191,6 +186,7 @@ func (p *memory) tokens() string {
 	} else {
 		s += c.t("memory.endless")
 	}
+	s += c.t("list.separator") + c.t("memory.arena", "cell", c.words.Bytes(m.Cap/(arenaColumns*arenaRows)))
 	if m.Context > 0 && m.Position > m.Context {
 		s += c.t("sentence.separator") + c.t("memory.context", "n", m.Context)
 	}
