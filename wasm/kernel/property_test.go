@@ -33,6 +33,7 @@ type talk struct {
 	rng    *rand.Rand
 	pos    int
 	pins   []int32
+	ids    int // that come; the others of the vocabulary do not
 }
 
 // must fails the test with the recipe's name.
@@ -47,7 +48,7 @@ func (c *talk) must(errs ...error) {
 func newTalk(t *testing.T, what string, lib *kernel.Library, m *reftest.Model, p *policy.Plan, tokens, prompt int, seed uint64) *talk {
 	t.Helper()
 	led := new(cache.Ledger)
-	c := &talk{T: t, what: what, model: m, b: lib.Backend(led), plan: p, rng: rand.New(rand.NewPCG(seed, 7))}
+	c := &talk{T: t, what: what, model: m, b: lib.Backend(led), plan: p, rng: rand.New(rand.NewPCG(seed, 7)), ids: m.Shape.Vocab}
 	c.exec = reftest.Load(t, c.b, m)
 	c.device = c.exec.(step.Keeper)
 	s := &m.Shape
@@ -128,7 +129,7 @@ func (c *talk) sinks(layer, h, n int) int {
 func (c *talk) args(n int) *step.Args {
 	a := &step.Args{Cache: c.cache, Arena: c.arena, Pos: c.pos, To: n}
 	for range n {
-		a.IDs = append(a.IDs, int32(c.rng.IntN(c.model.Shape.Vocab)))
+		a.IDs = append(a.IDs, int32(c.rng.IntN(c.ids)))
 	}
 	return a
 }

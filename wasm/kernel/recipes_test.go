@@ -1,7 +1,9 @@
 package kernel_test
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -11,6 +13,9 @@ import (
 	"kvlens/wasm/gpu/gputest"
 	"kvlens/wasm/kernel"
 	"kvlens/wasm/quant"
+	"kvlens/wasm/ref"
+	"kvlens/wasm/ref/reftest"
+	"kvlens/wasm/step"
 )
 
 // What scoring and selection keep of a layer is what a run keeps, under every registered recipe and wrapper, in at most five
@@ -229,4 +234,57 @@ func recipes(t *testing.T) (out []policy.Recipe) {
 		}
 	}
 	return append(out, wrapped...)
+}
+
+// Where positions are ranks, keys are stored as they are before RoPE: in the first layer a token's key is the same wherever it
+// comes, of every KV head, from a prompt, decoded operation by operation and in recorded steps.
+func TestKeysBeforeRope(t *testing.T) {
+	p, err := policy.Recipe{Method: "streamingllm"}.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, layouts := range [][]quant.Layout{{quant.Layout8}, {quant.LayoutF32, quant.LayoutF16, quant.Layout8}} {
+		shape := step.Shape{Layers: 1, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 32, Vocab: 3, RotDim: 8, Neox: i > 0, Eps: 1e-5}
+		m := reftest.NewModel(rand.New(rand.NewPCG(1, 2)), shape, 8, layouts...)
+		c := newTalk(t, "keys before RoPE", newLibrary(gputest.Open(t)), m, p, 12, 12, 1)
+		c.ids = 1 // every token is the same
+		c.prompt(2)
+		for range 3 {
+			c.token()
+		}
+		c.steps(4)
+		arena := make([]byte, c.cache.Cap())
+		c.must(c.b.Read(c.arena, 0, arena))
+		for h := range shape.KVHeads {
+			pages := &ref.Pages{Arena: arena, List: c.cache.List(0, h), Geo: c.cache.Geometry()}
+			first := unpack(pages.Key(0), cache.F16, shape.HeadDim)
+			for slot := 1; slot < pages.List.Slots; slot++ {
+				reftest.Compare(t, fmt.Sprintf("KV head %d, slot %d", h, slot), unpack(pages.Key(slot), cache.F16, shape.HeadDim), first, reftest.Tolerance{Abs: 1e-3, Rel: 2e-3})
+			}
+		}
+		c.close()
+	}
+}
+
+// steps decodes tokens of id 0 in recorded steps.
+func (c *talk) steps(n int) {
+	c.Helper()
+	a := &step.Answer{Cache: c.cache, Arena: c.arena, Pos: c.pos}
+	most := 0
+	for i, old := range c.all() {
+		q, full := c.run.Rule(i/c.model.Shape.KVHeads, i%c.model.Shape.KVHeads, len(old))
+		a.Rules = append(a.Rules, step.Rule{Limit: q.Limit, Full: full, Oldest: q.Oldest, Newest: q.Newest})
+		most = max(most, len(old)+n)
+	}
+	lent := &step.Args{Cache: c.cache, Arena: c.arena, Pos: c.pos}
+	stepper := c.exec.(step.Stepper)
+	c.must(c.device.Lend(lent, &step.Loan{Most: most}), stepper.Begin(a))
+	for range n {
+		c.must(stepper.Submit(0))
+		_, err := stepper.Next(context.Background())
+		c.must(err)
+	}
+	stepper.End()
+	c.must(c.device.Return(lent))
+	c.pos += n
 }

@@ -199,7 +199,7 @@ func testSelect(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		{sel: critical, rows: 23, sinks: 1, recent: 2, limits: []int{9, 14}, stored: []int{12, 14}},
 		{sel: critical, rows: 70, limits: []int{1, 50}},
 		{rows: 9, sinks: 2, recent: 3, limits: []int{11, 14}, stored: []int{12, 14}, pins: []int32{0, 3, 6, 16, 20, 22, 99}},
-		{rows: 100, sinks: 4, recent: 90, limits: []int{94, 60}, pins: []int32{1, 2, 7, 50, 51, 97, 99}}, // a window beside pins
+		{rows: 100, sinks: 4, recent: 90, limits: []int{94, 60}, pins: []int32{1, 2, 7, 50, 51, 97, 99}},                  // a window beside pins
 		{rows: 20, sinks: 1, recent: 2, limits: []int{30, 40}, stored: []int{100, 94}, pins: []int32{2, 70, 88, 90, 110}}, // in slots beyond a lane each
 		{sel: chunks, rows: 90, recent: 5, limits: []int{61, 24}, stored: []int{12, 14}, pins: []int32{3, 4, 20, 21, 101}},
 		{sel: critical, rows: 40, sinks: 1, recent: 2, limits: []int{9, 30}, stored: []int{12, 14}, pins: []int32{2, 13, 40}},
