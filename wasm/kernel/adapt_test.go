@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"slices"
 	"testing"
 
 	"kvlens/cache"
@@ -100,4 +101,47 @@ func testAdapt(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 			}
 		}
 	}
+}
+
+// testRemember: noted is what the tokens that stay are worth, in the order of their positions, of a prompt and of what was
+// noted of it.
+func testRemember(t *testing.T, lib *kernel.Library, dev gpu.Device) {
+	r := newKeepRig(t, lib, dev, cache.Geometry{})
+	heads := keepShape.KVHeads
+	r.fill(12, 14)
+	x := r.selection(&policy.Plan{}, 140, 1, 2, []int{130, 40})
+	stride := r.quota(0).Stride
+	r.scratch(heads*keepRoom, "earlier")
+	r.run(nil, kernel.Remember(keepLayer, heads, false))
+	want := make([][]float32, heads)
+	check := func(what string) {
+		got := quant.Float32s(quant.Bytes(r.words("earlier", heads*keepRoom)))
+		for h, row := range want {
+			if !slices.Equal(got[h*keepRoom:][:len(row)], row) {
+				t.Errorf("%s: list %d is worth %v, want %v", what, h, got[h*keepRoom:][:len(row)], row)
+			}
+		}
+	}
+	for h, kept := range x.kept {
+		for _, i := range kept {
+			want[h] = append(want[h], x.worth[h*stride+int(i)])
+		}
+	}
+	check("a prompt")
+	kept := make([]uint32, heads*keepRoom)
+	for h, row := range want {
+		var stay []float32
+		for i, w := range row {
+			if i%3 != h {
+				kept[h*keepRoom+len(stay)] = uint32(i)
+				stay = append(stay, w)
+			}
+		}
+		want[h] = stay
+		*r.quota(h) = kernel.Quota{Live: len(stay), Stride: keepRoom}
+	}
+	r.upload("kept", quant.Bytes(kept))
+	r.upload("lists", quant.Bytes(r.lists()))
+	r.run(nil, kernel.Remember(keepLayer, heads, true))
+	check("again")
 }

@@ -27,6 +27,7 @@ func TestSelection(t *testing.T) {
 		{"keep unturned", testKeepUnturned},
 		{"compact", testCompact},
 		{"adapt", testAdapt},
+		{"remember", testRemember},
 		{"evict", testEvict},
 		{"absorb", testAbsorb},
 		{"virtual", testVirtual},
