@@ -197,7 +197,7 @@ func (e *exec) work(o *operation, a *step.Args, rows int) float64 {
 // queue keeps the work that is submitted and not known to be done short: the page draws on the same GPU, Stop cannot
 // recall what is submitted, and drivers end what takes too long.
 type queue struct {
-	waiting, most float64 // multiplications
+	waiting, most float64       // multiplications
 	since         time.Duration // by step.Clock
 }
 
