@@ -34,7 +34,7 @@ func TestCompare(t *testing.T) {
 		if c.Index != uint32(i) || c.Position != uint32(62+i) || max(c.KL[0], c.KL[1]) > 1e-6 || c.Agree[0]+c.Agree[1] != 2 || c.Top[0] != c.Token || len(c.Margin) != 0 {
 			t.Errorf("token %d: %+v", i, c)
 		}
-		if len(c.Prob) != 3 || c.Prob[0] != c.Prob[1] || c.Prob[0] < 0.5 || string(c.Bytes) != c.Text && !strings.HasPrefix(string(c.Bytes), c.Text) {
+		if len(c.Prob) != 3 || math.Abs(float64(c.Prob[0]-c.Prob[1])) > 1e-5 || c.Prob[0] < 0.5 || string(c.Bytes) != c.Text && !strings.HasPrefix(string(c.Bytes), c.Text) {
 			t.Errorf("token %d: %+v", i, c)
 		}
 	}
@@ -85,6 +85,15 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// sameTold says whether two comparisons tell the same, up to the order of sums (see alike).
+func sameTold(a, b *outcome) bool {
+	near := func(a, b float32) bool { return math.Abs(float64(a-b)) <= 1e-5 }
+	return reflect.DeepEqual(a.strayed, b.strayed) && slices.EqualFunc(a.told, b.told, func(a, b proto.Compared) bool {
+		return a.Index == b.Index && a.Token == b.Token && a.Text == b.Text && slices.Equal(a.Agree, b.Agree) && slices.Equal(a.Top, b.Top) &&
+			slices.EqualFunc(a.KL, b.KL, near) && slices.EqualFunc(a.Prob, b.Prob, near)
+	})
+}
+
 // A comparison that is stopped wherever it is leaves no byte behind, and can be run again.
 func TestCompareStopped(t *testing.T) {
 	p := opened(t, hooks{})
@@ -115,7 +124,7 @@ func TestCompareStopped(t *testing.T) {
 			t.Fatalf("stopped after %d events: %+v, %d bytes, before %d", at, o.done, total(o), total(first))
 		}
 	}
-	if o := p.ask(m).ok(); !reflect.DeepEqual(o.told, first.told) || !reflect.DeepEqual(o.strayed, first.strayed) {
+	if o := p.ask(m).ok(); !sameTold(o, first) {
 		t.Error("once more it is another")
 	}
 }
@@ -186,7 +195,7 @@ func TestCompareMoves(t *testing.T) {
 		q.ask(ask(morning)).ok()
 		made[0].left = after
 		o := q.ask(versus("full", "full", 1)).ok()
-		if len(o.moved) != 1 || !reflect.DeepEqual(o.told, alone.told) || !reflect.DeepEqual(o.strayed, alone.strayed) || o.state.Stored != first.state.Stored {
+		if len(o.moved) != 1 || !sameTold(o, alone) || o.state.Stored != first.state.Stored {
 			t.Errorf("lost after %d operations: moved %+v, %d tokens, %d free, %+v", after, o.moved, len(o.told), len(o.strayed), o.done)
 		}
 	}
