@@ -24,8 +24,12 @@ func TestScoringOutputs(t *testing.T) {
 		alike  bool
 		parts  int // of the projection
 	}{
-		{quant.LayoutF32, 6, false, 1}, {quant.LayoutF16, 10, false, 1}, {quant.Layout4, 16, false, 1}, {quant.Layout8, 32, false, 1},
-		{quant.Layout8, 16, true, 1}, {quant.LayoutF32, 16, true, 4},
+		{quant.LayoutF32, 6, false, 1},
+		{quant.LayoutF16, 10, false, 1},
+		{quant.Layout4, 16, false, 1},
+		{quant.Layout8, 32, false, 1},
+		{quant.Layout8, 16, true, 1},
+		{quant.LayoutF32, 16, true, 4},
 	} {
 		narrow := &modest{Device: dev, limits: dev.Info().Limits}
 		if c.parts > 1 {
