@@ -49,14 +49,16 @@ func (k *card) show(el app.Value, serial uint32, answer bool, index int) {
 	k.wish++
 	k.unmark()
 	var body []any
+	var at int
 	switch {
 	case answer && index < len(t.Answer):
-		body = k.answer(t, index)
+		body, at = k.answer(t, index), int(t.Answer[index].Position)
 	case !answer && index < len(t.Pieces):
-		body = k.piece(t.Pieces[index])
+		body, at = k.piece(t.Pieces[index]), int(t.Pieces[index].At)
 	default:
 		return
 	}
+	k.c.plot.light(at)
 	box.Call("replaceChildren", body...)
 	box.Set("hidden", false)
 	k.at = el
@@ -109,6 +111,7 @@ func (k *card) leave() {
 func (k *card) hide() {
 	k.wish++
 	k.over, k.keys = false, false
+	k.c.plot.away()
 	k.unmark()
 	if box := byID("card"); box.Truthy() {
 		box.Set("hidden", true)

@@ -220,6 +220,9 @@ func (h *heads) legend() app.UI {
 		items = append(items, app.Li().Body(app.Strong().Text(x.letter), app.Text(c.t("heads.habit."+x.name))))
 	}
 	items = append(items, app.Li().Text(c.t("heads.habit.rule")))
+	if h.wide && h.Group > 1 {
+		items = append(items, app.Li().Text(c.t("heads.shared", "n", h.Group)))
+	}
 	if state.Few(h.Layers, h.Heads) {
 		items = append(items, app.Li().Body(ramp("0.0001", "1")))
 	}

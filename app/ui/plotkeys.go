@@ -37,6 +37,14 @@ func (p *plot) away() {
 	}
 }
 
+// light points at a key, as when its word is pointed at.
+func (p *plot) light(key int) {
+	if p.key != (plotKey{}) && key < p.shown.Tokens {
+		p.column, p.over = key, -1
+		p.lines()
+	}
+}
+
 // click keeps the row under the pointer.
 func (x *matrix) click(ctx app.Context, _ app.Event) {
 	p := &x.C.plot
