@@ -281,6 +281,26 @@ func TestRecallUndone(t *testing.T) {
 	}
 }
 
+// Undo to where a prompt began leaves what was done before it.
+func TestRecallBeforeAPrompt(t *testing.T) {
+	needsScorer(t)
+	m := exact(t, nil)
+	s := shaded(t, m, named{"", policy.Recipe{Method: "h2o"}}, false)
+	prefill(t, s, words(30, 1))
+	generate(t, s, 6)
+	if err := s.Undo(ctx, 33, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Recall(ctx, recallable(t, s)); err != nil {
+		t.Fatal(err)
+	}
+	sets := held(s)
+	prefill(t, s, words(9, 2))
+	if err := s.Undo(ctx, 33, nil); err != nil || !equalSets(held(s), sets) {
+		t.Errorf("%v: holds %v, want %v", err, held(s), sets)
+	}
+}
+
 // What can't be recalled is said so, and changes nothing.
 func TestErrNoShadow(t *testing.T) {
 	needsScorer(t)

@@ -194,6 +194,13 @@ func TestShadowsOfCheckpoints(t *testing.T) {
 	needsScorer(t)
 	m := exact(t, nil)
 	s := shaded(t, m, named{"", policy.Recipe{Method: "window"}}, false)
+	left := func() []int32 {
+		x, err := s.View(ctx, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x.Left
+	}
 	all := func() (out [][]float32) {
 		for _, p := range s.Shadowed(1, 0) {
 			k, v := s.Copy(1, 0, p)
@@ -211,9 +218,11 @@ func TestShadowsOfCheckpoints(t *testing.T) {
 	prefill(t, s, words(30, 1))
 	first, copies := keep(), all()
 	defer first.Close()
-	prefill(t, s, words(9, 2))
+	gone := map[int][]int32{len(copies): left()}
+	prefill(t, s, words(25, 2))
 	second, more := keep(), all()
 	defer second.Close()
+	gone[len(more)] = left()
 	for range 2 {
 		for c, want := range map[*llama.Checkpoint][][]float32{first: copies, second: more} {
 			if err := s.Restore(c); err != nil {
@@ -222,7 +231,10 @@ func TestShadowsOfCheckpoints(t *testing.T) {
 			if got := all(); len(got) == 0 || !slices.EqualFunc(got, want, slices.Equal[[]float32]) {
 				t.Errorf("copies of %d tokens are other ones", len(want))
 			}
-			prefill(t, s, words(12, 5))
+			if got := left(); !slices.Equal(got, gone[len(want)]) {
+				t.Errorf("tokens left at %d, want %d", got, gone[len(want)])
+			}
+			prefill(t, s, words(25, 5))
 		}
 	}
 }

@@ -266,3 +266,25 @@ func TestFailedTurnWithCheckpoints(t *testing.T) {
 		same(t, r.name+", then window", s, other)
 	}
 }
+
+// After an undo the conversation may go another way: checkpoints of the way that it had gone are no checkpoints of it.
+func TestUndoAndAnotherWay(t *testing.T) {
+	m := exact(t, nil)
+	for _, r := range undoable() {
+		s, other := undoer(t, m, r, true), undoer(t, m, r, false)
+		told(t, s, 6)
+		prefill(t, other, words(30, 1))
+		generate(t, other, 3)
+		for _, s := range []*llama.Session{s, other} {
+			if err := s.Undo(ctx, 31, nil); err != nil {
+				t.Fatal(r.name, err)
+			}
+			prefill(t, s, words(18, 9))
+			generate(t, s, 4)
+			if err := s.Undo(ctx, 50, nil); err != nil {
+				t.Fatal(r.name, err)
+			}
+		}
+		same(t, r.name, s, other)
+	}
+}
