@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"wasm/gpu/gputest": {"wasm/gpu"},
 	// The behavioural suite that every backend's tests run.
 	"wasm/ref/reftest": {"wasm/ref", "wasm/quant", "wasm/step", "cache", "cache/policy"},
-	"wasm/kernel":      {"wasm/gpu", "wasm/quant", "wasm/step", "shaders", "cache", "cache/policy"},
+	"wasm/kernel":      {"wasm/gpu", "wasm/quant", "wasm/step", "shaders", "cache", "cache/policy", "cache/policy/stage"},
 	"wasm/llama": {
 		"wasm/step", "wasm/ref", "wasm/cpu", "wasm/kernel", "wasm/weights", "wasm/quant", "wasm/sample", "cache/...",
 	},
@@ -63,6 +63,7 @@ var mayImport = map[string][]string{
 	"web/e2e/browser": {},
 	"web/e2e/worker":  {"web/e2e/browser", "web/serve/..."},
 	"web/e2e/bench":   {"wasm/weights"},
+	"web/e2e/benchui": {"web/e2e/browser", "web/serve/...", "app/stories"},
 	// The laboratory may use everything but the page.
 	"web/lab/...": {"wasm/...", "cache/...", "web/lab/...", "shaders", "app/stories", "app/state", "app/text"},
 }
@@ -70,7 +71,7 @@ var mayImport = map[string][]string{
 // outside lists who may import which module that is not ours. Everything else is the standard library's business.
 var outside = map[string][]string{
 	"github.com/maxence-charriere/go-app/": {"app", "app/ui", "web/gen"},
-	"github.com/chromedp/":                 {"web/e2e", "web/e2e/browser", "web/e2e/worker"},
+	"github.com/chromedp/":                 {"web/e2e", "web/e2e/browser", "web/e2e/worker", "web/e2e/benchui"},
 	"github.com/cogentcore/webgpu/":        {"wasm/gpu"},
 	"github.com/klauspost/compress/":       {"cache/codec"},
 }
@@ -155,7 +156,7 @@ var testMayImport = map[string][]string{
 	"wasm/cpu":       {"wasm/ref/reftest"},
 	"wasm/llama":     {"wasm/simd", "wasm/gpu", "wasm/tokenizer"}, // the benchmark's ceiling; devices; prose is text
 	"wasm/gpu":       {"wasm/gpu/gputest"},                        // opens devices where there are any
-	"wasm/kernel":    {"wasm/gpu/gputest", "wasm/ref", "wasm/ref/reftest", "wasm/sample", "cache/policy/stage"},
+	"wasm/kernel":    {"wasm/gpu/gputest", "wasm/ref", "wasm/ref/reftest", "wasm/sample"},
 }
 
 func rulesOf(name string) ([]string, bool) {
