@@ -28,6 +28,9 @@ func (c *Cache) MarkAt(tokens int) Mark {
 	return m
 }
 
+// Epoch counts what Restore cannot undo: while it stays, lists have at most got longer by fresh slots.
+func (c *Cache) Epoch() int { return c.epoch }
+
 // Stale reports whether there is no way back to a mark: since then tokens were evicted or moved, dead slots taken, the
 // cache was reset, or an earlier mark restored. What was overwritten can only be computed again.
 func (c *Cache) Stale(m Mark) bool {

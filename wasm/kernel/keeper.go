@@ -27,12 +27,14 @@ type keeper struct {
 	earlier [2][]*memory       // what was noted of each layer: what its tokens are worth, and their weights
 	wanted  map[string]bool    // of them, those that some node binds
 
-	lists []list     // what the device knows of each list
-	c     Candidates // of the layer at work
-	a     step.Args  // of the last call
-	layer int        // that was begun last
-	seen  int        // rows of it that were observed
-	kept  []bool     // layers that were stored in this prompt
+	lists []list       // what the device knows of each list
+	from  *cache.Cache // whose ranks it has
+	epoch int          // at which
+	c     Candidates   // of the layer at work
+	a     step.Args    // of the last call
+	layer int          // that was begun last
+	seen  int          // rows of it that were observed
+	kept  []bool       // layers that were stored in this prompt
 
 	turn  []step.Rule     // of the token that is decoded operation by operation; nil between tokens
 	again bool            // it is one that the lists have already
@@ -216,17 +218,17 @@ func (k *keeper) close() {
 	}
 }
 
-// unfollow frees the kernels of the plan in all sessions.
-func (e *exec) unfollow() {
-	for _, s := range e.sessions {
-		e.endOn(s)
-		if s.keeper != nil {
-			e.unrecord(s)
-		}
-		s.keeper.close()
-		s.keeper = nil
+// match drops the kernels of a session that are of another plan than the one that is followed. Those of sessions that rest
+// stay, so that sessions can take turns.
+func (e *exec) match(s *session) {
+	k := s.keeper
+	if k == nil || e.plan != nil && *e.plan == *k.plan && e.headTables == k.tables {
+		return
 	}
-	e.plan, e.headTables = nil, nil
+	e.endOn(s)
+	e.unrecord(s)
+	k.close()
+	s.keeper = nil
 }
 
 // reserve makes room in all buffers for the candidates at work.

@@ -31,8 +31,7 @@ func (e *exec) Follow(p *policy.Plan, t *policy.Tables) error {
 			return err
 		}
 	}
-	e.unfollow()
-	if p != nil {
+	if e.plan, e.headTables = nil, nil; p != nil {
 		copied := *p
 		e.plan, e.headTables = &copied, t
 	}
@@ -59,11 +58,9 @@ func (e *exec) Lend(a *step.Args, l *step.Loan) error {
 	k.a, k.layer, k.turn = *a, -1, nil
 	clear(k.kept)
 	k.c = Candidates{New: l.Rows, Stored: make([][]uint32, s.geo.KVHeads), Scored: make([]int, e.shape.Heads)}
-	any := k.plan.Store.Virtual // whose attention looks before anything is selected
 	for i := range k.lists {
 		l := a.Cache.List(i/s.geo.KVHeads, i%s.geo.KVHeads)
 		k.lists[i] = list{l.Live, l.Slots, l.Absorbed}
-		any = any || l.Slots > 0
 		if h := i % s.geo.KVHeads; len(k.c.Stored[h]) < l.Live {
 			k.c.Stored[h] = make([]uint32, l.Live)
 		}
@@ -81,7 +78,7 @@ func (e *exec) Lend(a *step.Args, l *step.Loan) error {
 	if err := e.write(s, wordPins, pins); err != nil {
 		return err
 	}
-	if any {
+	if k.from != a.Cache || k.epoch != a.Cache.Epoch() {
 		if err := k.lend(a.Cache); err != nil {
 			return err
 		}
@@ -129,6 +126,7 @@ func (e *exec) Return(a *step.Args) error {
 			return fmt.Errorf("webgpu: positions: %w", err)
 		}
 	}
+	k.from, k.epoch = a.Cache, a.Cache.Epoch() // until the host changes lists, the device has them as they are
 	return nil
 }
 

@@ -141,6 +141,7 @@ func (e *exec) sessionFor(a *step.Args, slots int) (*session, error) {
 			fits = fits && n <= s.pages[kind]
 		}
 		if fits {
+			e.match(s)
 			return s, nil
 		}
 		e.leave(a.Arena)

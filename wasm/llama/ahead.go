@@ -177,10 +177,12 @@ func (s *Session) evictions(left []step.Left) []Eviction {
 }
 
 // forces adds tokens from a position on, one after the other, each of which sees the cache as it would while decoding, on a
-// device that works ahead. The logits are those after the last. progress gets how many are done. What was done when it
-// fails stays done.
-func (s *Session) forces(ctx context.Context, ids []int32, pos int, progress func(done int)) (err error) {
-	r := replayer{s: s, o: GenerateOptions{Max: len(ids), Forced: ids[1:]}, pending: ids[0], at: pos}
+// device that works ahead. The logits are those after the last. progress gets how many are done, and what left for the last
+// of them. What was done when it fails stays done.
+func (s *Session) forces(ctx context.Context, ids []int32, pos int, progress func(done int, left []step.Left)) (err error) {
+	r := replayer{
+		s: s, o: GenerateOptions{Max: len(ids), Forced: ids[1:], Evictions: len(ids) == 1}, pending: ids[0], at: pos,
+	}
 	if err := r.begin(); err != nil {
 		return err
 	}
@@ -199,11 +201,12 @@ func (s *Session) forces(ctx context.Context, ids []int32, pos int, progress fun
 		if len(r.flight) == 0 {
 			return errors.Join(r.full, ctx.Err())
 		}
-		if _, err := r.take(ctx); err != nil {
+		c, err := r.take(ctx)
+		if err != nil {
 			return err
 		}
 		s.touched = true
-		progress(r.tokens)
+		progress(r.tokens, c.Left)
 		s.m.giveWay()
 	}
 	return nil

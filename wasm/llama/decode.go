@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"kvlens/cache/policy"
+	"kvlens/wasm/step"
 )
 
 // Decode adds one token (and the pending one before it) and computes the logits after it. If it fails, the session
@@ -23,6 +24,9 @@ func (s *Session) decode(ctx context.Context, id int32, probe Probe) error {
 func (s *Session) token(ctx context.Context, id int32, probe Probe) error {
 	if s.run != nil { // short, and to take it back would mean to compute the whole conversation again
 		ctx = context.WithoutCancel(ctx)
+	}
+	if probe == nil && !s.watched && s.ahead() {
+		return s.forces(ctx, []int32{id}, s.pos, func(_ int, left []step.Left) { s.evicted = s.evictions(left) })
 	}
 	if err := s.m.exec.Grow(1, 1); err != nil {
 		return err

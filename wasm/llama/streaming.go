@@ -1,6 +1,10 @@
 package llama
 
-import "context"
+import (
+	"context"
+
+	"kvlens/wasm/step"
+)
 
 // stream computes a prompt under a recipe whose positions are ranks in the cache: every token that leaves changes the
 // positions of all after it. So only what fits before anything leaves is computed side by side; the rest, and every
@@ -24,7 +28,7 @@ func (s *Session) stream(ctx context.Context, ids []int32, p pass) error {
 		if s.watched {
 			n-- // the last one's rows are wanted
 		}
-		err := s.forces(ctx, ids[first:n], s.pos+first, func(done int) { p.progress((first+done)*layers, total) })
+		err := s.forces(ctx, ids[first:n], s.pos+first, func(done int, _ []step.Left) { p.progress((first+done)*layers, total) })
 		if err != nil {
 			return err
 		}

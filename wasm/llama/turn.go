@@ -213,7 +213,7 @@ func (s *Session) again(ctx context.Context, ids []int32, spans []span, progress
 		}
 		if s.ahead() {
 			err := s.attempt(part, false, func() error {
-				return s.forces(ctx, part, s.pos, func(n int) { tell(done + n*layers) })
+				return s.forces(ctx, part, s.pos, func(n int, _ []step.Left) { tell(done + n*layers) })
 			})
 			if err != nil {
 				return err

@@ -22,8 +22,8 @@ var ErrPlan = errors.New("this backend does not run the plan")
 type Keeper interface {
 	// Runs says, with an error that wraps ErrPlan, which plans can't be followed.
 	Runs(p *policy.Plan) error
-	// Follow sets the plan of the runs from now on, and the head tables that it may need; nil is Full. What it needs enters
-	// the ledger, until the plan changes or the program is closed.
+	// Follow sets the plan of the runs from now on, and the head tables that it may need; nil is Full. What it needs for an
+	// arena enters the ledger, until runs on the arena are under another plan or the arena is freed.
 	Follow(p *policy.Plan, t *policy.Tables) error
 	// Lend tells the device what a.Cache's lists hold, before a prompt.
 	Lend(a *Args, l *Loan) error
