@@ -19,6 +19,7 @@ func (t *turn) pick(ctx app.Context, e app.Event) {
 func (t *turn) choose(ctx app.Context, el app.Value) {
 	if index, ok := tokenIndex(el); ok {
 		t.C.ask(state.Select{Serial: t.Serial, Answer: t.answers(ctx), Index: index})
+		t.C.reveal("reason") // the inspector may be scrolled
 	}
 }
 

@@ -34,13 +34,15 @@ func (b *backend) Compile(p *step.Program) (step.Exec, error) {
 	}
 	s := &p.Shape
 	b.loops.open(p.Chunk, max(s.Hidden, s.Heads*s.HeadDim, s.FFN))
-	return &exec{e, e.(step.Viewer), e.(step.Scorer), b.loops, false}, nil // ref's programs show views and follow plans
+	// Ref's programs show views, follow plans and give what leaves.
+	return &exec{e, e.(step.Viewer), e.(step.Scorer), e.(step.Packer), b.loops, false}, nil
 }
 
 type exec struct {
 	step.Exec
 	step.Viewer
 	step.Scorer
+	step.Packer
 	loops  *loops
 	closed bool
 }
