@@ -279,9 +279,12 @@ func TestUndoAndAnotherWay(t *testing.T) {
 			if err := s.Undo(ctx, 31, nil); err != nil {
 				t.Fatal(r.name, err)
 			}
-			prefill(t, s, words(18, 9))
-			generate(t, s, 4)
-			if err := s.Undo(ctx, 50, nil); err != nil {
+			for _, id := range words(20, 9) {
+				if err := s.Decode(ctx, id); err != nil {
+					t.Fatal(r.name, err)
+				}
+			}
+			if err := s.Undo(ctx, 45, nil); err != nil {
 				t.Fatal(r.name, err)
 			}
 		}
