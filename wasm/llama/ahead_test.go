@@ -297,3 +297,31 @@ func TestGrowingOnGPU(t *testing.T) {
 		t.Errorf("%d tokens, want %d", got, want)
 	}
 }
+
+// An answer that is longer than what is prepared at a time goes on as if all had been.
+func TestStretchesOnGPU(t *testing.T) {
+	needsKeeper(t)
+	m := exact(t, nil)
+	for _, r := range []policy.Recipe{{}, {Method: "h2o"}, {Method: "quest"}} {
+		var answers [2][]int32
+		for i, n := range []int{1000, 5} {
+			was := llama.Stretch(n)
+			s := session(t, m, llama.SessionOptions{Recipe: r, Tokens: 120, Share: 1})
+			prefill(t, s, words(20, 1))
+			sampler := sample.New(sample.Params{Temperature: 1, Seed: 7})
+			for range 2 {
+				_, err := s.Generate(ctx, llama.GenerateOptions{Max: 9, Sampler: sampler}, func(tok llama.Token) error {
+					answers[i] = append(answers[i], tok.ID)
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			llama.Stretch(was)
+		}
+		if !slices.Equal(answers[0], answers[1]) || len(answers[0]) != 18 {
+			t.Errorf("%q: %v, want %v", r.Method, answers[1], answers[0])
+		}
+	}
+}

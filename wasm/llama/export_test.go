@@ -19,3 +19,10 @@ func (s *Session) PinAhead(ctx context.Context, pins []int32) error {
 	s.did(pinning(pins))
 	return nil
 }
+
+// Stretch sets how many tokens of an answer are prepared at a time, and says how many were.
+func Stretch(n int) int {
+	was := stretch
+	stretch = n
+	return was
+}

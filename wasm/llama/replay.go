@@ -90,8 +90,8 @@ type inFlight struct {
 	before cache.Mark
 }
 
-// stretch is how many tokens of an endless answer are prepared at a time.
-const stretch = 1024
+// stretch is how many tokens of an answer are prepared at a time: some never end.
+var stretch = 1024
 
 // start begins an answer of the session.
 func (r *replayer) start() error {
@@ -207,18 +207,12 @@ func (r *replayer) renew(pack bool) error {
 			return err
 		}
 	}
-	sampler := sample.New(r.settings)
-	r.skip(sampler)
-	r.settings = sampler.State()
-	return r.begin()
-}
-
-// skip moves a generator past the tokens that were drawn.
-func (r *replayer) skip(s *sample.Sampler) {
 	if r.settings.Temperature > 0 {
-		s.Skip(r.tokens - r.drawn)
+		sampler := sample.New(r.settings)
+		sampler.Skip(r.tokens - r.drawn)
+		r.settings, r.drawn = sampler.State(), r.tokens
 	}
-	r.drawn = r.tokens
+	return r.begin()
 }
 
 // take waits for the oldest step. What is in flight is waited for even if ctx is cancelled: it joins the answer.
@@ -276,7 +270,9 @@ func (r *replayer) end(ctx context.Context, sampler *sample.Sampler) error {
 	if r.stepper == nil {
 		return nil
 	}
-	r.skip(sampler)
+	if r.settings.Temperature > 0 {
+		sampler.Skip(r.tokens)
+	}
 	past := len(r.flight) > 0 && !slices.Contains(r.stops, r.pending) // after a stop id nothing is stored
 	if err := r.close(); err != nil {
 		return err
