@@ -37,11 +37,15 @@ var Kernels = []Kernel{
 	},
 	{
 		Name: "qkv", Includes: map[string][]string{"layout": layouts, "sink": {"rows"}, "product": products},
-		Consts: map[string][]string{"TILE": tiles, "TURN_KEYS": booleans},
+		Consts: map[string][]string{"TILE": tiles},
 	},
 	{
 		Name: "qkv", Includes: map[string][]string{"layout": layouts, "sink": {"slots"}, "product": products},
-		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans, "TURN_KEYS": booleans},
+		Consts: map[string][]string{"KEY_F16": booleans, "VALUE_F16": booleans},
+	},
+	{
+		Name: "qkv", Includes: map[string][]string{"layout": {"8"}, "sink": {"rows", "slots"}, "product": products},
+		Consts: map[string][]string{"TURN_KEYS": {"false"}},
 	},
 	{Name: "rope", Consts: map[string][]string{"TURN_KEYS": booleans}},
 	{Name: "store", Consts: map[string][]string{"RECORDED": booleans, "UNTURN": booleans, "KEY_F16": booleans, "VALUE_F16": booleans}},
