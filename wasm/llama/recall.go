@@ -100,6 +100,7 @@ func (r *runner) recall(layer int, position int32, in *policy.StepInput) error {
 			if err := r.comeBack(layer, h, slots[h][0], position); err != nil {
 				return err
 			}
+			s.run.Recalled(layer, h, position)
 		}
 	}
 	return nil
