@@ -49,10 +49,24 @@ func TestPromptCounts(t *testing.T) {
 	layers, ids, tables := m.Config().Layers, prose(t, 48), anyTables(m)
 	prompt := func(o llama.SessionOptions) meteredDevice {
 		o.Tokens, o.Tables = 60, tables
-		s := session(t, m, o)
+		_, live := dev.Live()
+		held := led.Total().Allocated
+		s, err := m.NewSession(o)
+		if err != nil {
+			t.Fatal(err)
+		}
 		*count = meteredDevice{Device: dev}
 		prefill(t, s, ids)
-		return *count
+		used := *count
+		s.Close()
+		// Full, which comes first, leaves the program's scratch.
+		if n := led.Total().Allocated; o.Recipe.Method != "" && n != held {
+			t.Errorf("%s: the ledger has %d bytes more after the session", o.Recipe.Method, n-held)
+		}
+		if _, n := dev.Live(); o.Recipe.Method != "" && n != live {
+			t.Errorf("%s: the device has %d bytes more after the session", o.Recipe.Method, n-live)
+		}
+		return used
 	}
 	full := prompt(llama.SessionOptions{})
 	if full.reads != 1 || full.bytes != 4*m.Config().Vocab {

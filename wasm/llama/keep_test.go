@@ -2,6 +2,7 @@ package llama_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -20,6 +21,9 @@ func kept(t testing.TB) []named {
 	}
 	return out
 }
+
+// roundedLogits is how far logits may be from each other where keys and values were rounded to halves, now and then another way.
+const roundedLogits = 5e-3
 
 // What the device keeps of prompts and of short answers is what the host keeps, under every recipe, in both formats of
 // pages, from budgets of half a list down to a few tokens.
@@ -47,6 +51,11 @@ func TestKeptOnGPU(t *testing.T) {
 					return false
 				}
 				sameKept(t, what, want, got)
+				for i, x := range want.Logits() {
+					if y := got.Logits()[i]; math.Abs(float64(x-y)) > roundedLogits {
+						t.Fatalf("%s: logit %d is %v, want %v", what, i, y, x)
+					}
+				}
 				return true
 			}
 			for i, part := range [][]int32{ids[:40], ids[40:58], ids[58:90]} {
