@@ -3,7 +3,7 @@
 //!include lib/choose.wgsl
 
 fn pinned(position: u32) -> bool {
-  for (var i = 0u; i < PIN_COUNT; i++) {
+  for (var i = 0u; i < PIN_COUNT && session[PINS + i] != 0u; i++) { // none is behind the last
     if (session[PINS + i] == position + 1u) {
       return true;
     }
@@ -18,7 +18,7 @@ fn protect(lane: u32, list: u32, n: u32, were: u32, next: u32, slots: u32, limit
     stays[row + i] = select(0u, 1u, i >= were && pinned(next + i - were));
   }
   sync();
-  for (var slot = lane; slot < slots; slot += GROUP) {
+  for (var slot = lane; slot < slots && session[PINS] != 0u; slot += GROUP) {
     let rank = ranks[rank_at(list, slot)];
     if (rank != NONE && pinned(arena[position_at(list, slot)])) {
       stays[row + rank] = 1u;

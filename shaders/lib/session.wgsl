@@ -21,7 +21,7 @@ const VPAGES_AT: u32 = 17u; // the same for value pages
 const POSITIONS_AT: u32 = 18u; // and for position pages
 const CAPACITY: u32 = 19u;  // slots that a row of attention logits has room for
 const CHUNK: u32 = 20u;     // rows that IDS has room for
-const PINS: u32 = 144u;     // positions + 1 of tokens that never leave, 0 for none
+const PINS: u32 = 144u;     // positions + 1 of tokens that never leave, 0 behind the last
 const PIN_COUNT: u32 = 16u;
 const IDS: u32 = 160u;      // token ids of the run
 
