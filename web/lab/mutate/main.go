@@ -108,7 +108,6 @@ func (t *tester) file(name string, n int) ([]row, error) {
 	}
 	var rows []row
 	all := mutants(name, string(text))
-	n = min(n, len(all)) // what a kernel includes may be a line
 	for _, m := range order(all) {
 		if len(rows) == n {
 			break
@@ -124,7 +123,7 @@ func (t *tester) file(name string, n int) ([]row, error) {
 		rows = append(rows, row{m, v, by})
 		fmt.Fprintf(os.Stderr, "%s %s %s\n", m.key(), v, by)
 	}
-	if len(rows) < n {
+	if len(rows) < n && !strings.HasPrefix(name, "lib/") { // what a kernel includes may be a line
 		return rows, fmt.Errorf("mutate: %s: only %d of %d mutants compile", name, len(rows), n)
 	}
 	return rows, nil
