@@ -24,8 +24,9 @@ func (r *runner) lend() error {
 	if k == nil || s.run == nil {
 		return nil
 	}
-	s.run.Prompt(n)
-	l := step.Loan{Rows: n, Most: min(s.run.Most(), s.cache.Tokens()+n), Pins: s.run.Pins()}
+	ahead := s.run.Clone() // until a layer is done, nothing has changed
+	ahead.Prompt(n)
+	l := step.Loan{Rows: n, Most: min(ahead.Most(), s.cache.Tokens()+n), Pins: s.run.Pins()}
 	if sc := &s.recipe.plan.Score; sc.Kind == policy.ScoreExpected {
 		l.Turn = s.m.meanRotation(r.args.Pos+n, sc.Future)
 	}
@@ -51,12 +52,15 @@ func (r *runner) keepers(layer int, progress func(rows int), k step.Keeper) erro
 	if err := k.Weigh(&r.args, layer); err != nil {
 		return err
 	}
+	r.s.touched = true
+	if layer == 0 {
+		r.s.run.Prompt(len(r.args.IDs))
+	}
 	sz := r.sizes(layer)
 	quotas, err := r.s.run.Quotas(layer, sz, k)
 	if err != nil {
 		return err
 	}
-	r.s.touched = true
 	for _, q := range quotas {
 		if err := r.hold(&q, k); err != nil {
 			return err
