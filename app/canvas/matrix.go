@@ -17,7 +17,7 @@ type Matrix struct {
 var hatch = Pixel{0xb8, 0x62, 0x48, 255}
 
 const (
-	faint    = 120 // opacity of what an evicted token would have received
+	faint    = 150 // opacity of what an evicted token would have received
 	hatching = 5   // device-independent pixels from line to line, across
 )
 
@@ -56,7 +56,7 @@ func (p *Picture) Draw(m *Matrix, w, h int, s *Scale, ratio float64) {
 				copy(p.Pix[4*(y*w+x):], s[row[x]][:])
 				continue
 			default:
-				p.gone(x, y, (x+y)%period < thick, len(m.Would) > 0, s[wouldRow[x]])
+				p.gone(x, y, (x+y)%period < thick, wouldRow[x], s)
 				plain = false
 				continue
 			}
@@ -66,13 +66,14 @@ func (p *Picture) Draw(m *Matrix, w, h int, s *Scale, ratio float64) {
 }
 
 // gone draws a pixel of what was evicted.
-func (p *Picture) gone(x, y int, line, known bool, would Pixel) {
+func (p *Picture) gone(x, y int, line bool, would uint8, s *Scale) {
 	switch {
 	case line:
 		p.set(x, y, hatch)
-	case known:
-		would[3] = faint
-		p.set(x, y, would)
+	case would > 0:
+		c := s[would]
+		c[3] = faint
+		p.set(x, y, c)
 	}
 }
 

@@ -257,7 +257,9 @@ func (p *plot) pointed(query, key int) string {
 		return c.t("matrix.future", args...)
 	case key < len(s.Left) && query >= int(s.Left[key]):
 		if row := s.WouldRow(query); key/s.Pool < len(row) {
-			args[5] = c.words.Percent(state.Weight(row[key/s.Pool]))
+			if args[5] = c.t("unit.percent.tiny"); row[key/s.Pool] > 0 {
+				args[5] = c.words.Percent(state.Weight(row[key/s.Pool]))
+			}
 			return c.t("matrix.would", args...)
 		}
 		return c.t("matrix.dropped", args...)
