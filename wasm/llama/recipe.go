@@ -249,7 +249,8 @@ func (s *Session) Scores(layer, kvHead int) []float32 {
 	return s.run.Scores(layer)[kvHead]
 }
 
-// Kept are the positions of the tokens that a list holds, ascending.
+// Kept are the positions of the tokens that a list holds, ascending. While an answer runs on a device that chooses them, they
+// are not known.
 func (s *Session) Kept(layer, kvHead int) []int32 {
 	return positions(s.cache.List(layer, kvHead))
 }
