@@ -250,7 +250,7 @@ func testVirtual(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 	}
 }
 
-// testByRank: the logits of a query and keys whose positions are their ranks.
+// testByRank: the logits of a query and keys whose positions are their ranks, whether the newest token's rank is known or not.
 func testByRank(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 	for i, f := range []cache.Format{cache.F32, cache.F16, cache.F32} {
 		r := newKeepRig(t, lib, dev, cache.Geometry{Key: f})
@@ -280,8 +280,22 @@ func testByRank(t *testing.T, lib *kernel.Library, dev gpu.Device) {
 		r.upload("q", quant.Bytes(q))
 		r.upload("arena", r.arena)
 		r.scratch(s.Heads*keepRoom, "scores")
-		r.run(nil, lib.Selection(&policy.Plan{Store: policy.Store{Rank: true}}, &s, &r.geo, keepLayer, false).Logits...)
-		got := quant.Float32s(quant.Bytes(r.words("scores", s.Heads*keepRoom)))
+		run := func() []float32 {
+			r.run(nil, lib.Selection(&policy.Plan{Store: policy.Store{Rank: true}}, &s, &r.geo, keepLayer, false).Logits...)
+			return quant.Float32s(quant.Bytes(r.words("scores", s.Heads*keepRoom)))
+		}
+		got := run()
+		for h := range s.KVHeads {
+			r.quota(h).Live = r.list(h).Live
+		}
+		r.upload("ranks", quant.Bytes(r.ranks()))
+		r.upload("lists", quant.Bytes(r.lists()))
+		reftest.Compare(t, "logits with a rank that is known", run(), got, reftest.Tolerance{})
+		for i := range r.quotas {
+			session[kernel.RingAt+2*i] = math.MaxUint32
+		}
+		r.upload("session", quant.Bytes(session))
+		reftest.Compare(t, "logits without a newest slot", run(), got, reftest.Tolerance{})
 		for h := range s.Heads {
 			l, p := r.list(h/2), r.pages(h/2)
 			want := slices.Repeat([]float32{kernel.Lowest}, l.Slots)
