@@ -99,6 +99,7 @@ var equivalents = map[string]string{
 	"compact.wgsl:46 < → <=":                  "no lane has a hole behind the first slot that goes",
 	"compact.wgsl:54 < → <=":                  "one hole more than there are tokens to move is not read",
 	"lib/begin_zero.wgsl:3 return → return -": "−0 adds up as 0 does",
+	"byrank.wgsl:64 + → -":                    "LIVE is word 0",
 	"lib/choose.wgsl:18 - → +":                "lanes have more each, and all candidates have a lane still",
 	"lib/left_gone.wgsl:7 0.0 → 1":            "nobody asks for the value of what has the lowest logit",
 	"lib/left_gone.wgsl:7 return → return -":  "nobody asks for the value of what has the lowest logit",
