@@ -35,7 +35,11 @@ func (s *Session) Recall(ctx context.Context, position int) error {
 			if !s.copies() {
 				return nil
 			}
-			return s.recall(ctx, int32(position))
+			err := s.recall(ctx, int32(position))
+			if errors.Is(err, ErrNoShadow) { // under another cap or other pins it has not left
+				return nil
+			}
+			return err
 		}})
 		return nil
 	})

@@ -151,12 +151,8 @@ func (s *Session) wished() {
 			return nil
 		}})
 	}
-	if on {
-		return
-	}
-	for _, m := range s.moments {
-		m.shadow.free()
-		m.shadow = nil
+	if !on { // moments without their copies could not repeat the recalls after them
+		s.moments = s.closeMoments(func(m *Checkpoint) bool { return m.shadow == nil })
 	}
 }
 
