@@ -94,7 +94,7 @@ func TestUndoShrinksTheConversation(t *testing.T) {
 	}
 	// Before the prompt there is nothing: the question can be asked again.
 	none, _ := play(t, m, GoBack{0}, report(0, nil, nil), Measured{proto.State{}}, Ended{})
-	if len(none.Turns) != 0 || none.Draft.Question != "Where is the cup?" || none.Left != nil && len(none.Left) != 0 || none.Follows() {
+	if len(none.Turns) != 0 || none.Draft.Question != "Where is the cup?" || len(none.Left) != 0 || none.Follows() {
 		t.Errorf("%+v, question %q, %+v", none.Turns, none.Draft.Question, none.Left)
 	}
 	if _, effects := play(t, none, Run{}); effects[0].(Generate).Continue {
