@@ -246,4 +246,15 @@ func TestWhatIsRecordedCanBeChosen(t *testing.T) {
 	if _, effects := play(t, ready(t), Choose{offers[1].Manifest}); effects[0].(OpenModel).Memory.Explain {
 		t.Errorf("%+v", effects)
 	}
+	// On WebGPU nothing is, unless a reader chose it: policies would leave for the CPU.
+	device := Opened{Opened: storyModel}
+	device.Backend = "webgpu"
+	if was := ready(t); !was.Records.Explain {
+		t.Errorf("%+v", was.Records)
+	} else if m, _ := play(t, was, device); m.Records.Explain {
+		t.Errorf("%+v", m.Records)
+	}
+	if m, _ := play(t, ready(t), SetRecord{Records{Explain: true, Undo: true}}, Ended{}, device); !m.Records.Explain {
+		t.Errorf("%+v", m.Records)
+	}
 }

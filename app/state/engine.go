@@ -95,6 +95,9 @@ func opened(m Model, e Opened) (Model, []Effect) {
 	m.Memory = Memory{TokenBytes: e.TokenBytes, Default: e.State.Cap}.withState(e.State)
 	o, _ := m.Offer(m.Current)
 	m.Attention = m.Attention.introduced(o.BuiltIn)
+	if !m.chose && e.Backend == "webgpu" { // what is recorded is decided on the CPU, and the model stays where it is quicker
+		m.Records.Explain = false
+	}
 	switch p := m.Problem; {
 	case p != nil && p.opening:
 		m.Problem = nil

@@ -41,6 +41,32 @@ func TestSoftwareAdapter(t *testing.T) {
 	v.clean()
 }
 
+// TestPolicyOnAdapter: policies run on WebGPU as they do on the reference path, also after another cap and another policy in
+// the same conversation: the model stays where it is, and what left is marked.
+func TestPolicyOnAdapter(t *testing.T) {
+	needBrowser(t)
+	v := openWith(t, startHost(t).beforeEngine(slowClock), "en", software)
+	answers := map[string][]string{}
+	for _, backend := range []string{"webgpu", "ref"} {
+		v.load("&backend=" + backend + "#pol=snapkv&cap=25")
+		v.wait("the built-in model", `s.phase === "idle" && s.opened`)
+		first := v.ask("run")
+		v.marked("x", true)
+		v.share("cap-more", 50)
+		v.pick("policy", "cake")
+		v.wait("the policy", `s.phase === "idle" && s.policy.recipe.method === "cake"`)
+		answers[backend] = []string{first, v.ask("run")}
+		v.why(backend, "asked")
+		v.shot(backend + "-policy")
+	}
+	for i, want := range answers["ref"] {
+		if got := answers["webgpu"][i]; got != want || want == "" {
+			v.Errorf("answer %d is %q, want %q", i, got, want)
+		}
+	}
+	v.clean()
+}
+
 // why checks the backend and the reason for it.
 func (v *visitor) why(backend, reason string) {
 	v.Helper()
