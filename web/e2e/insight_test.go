@@ -94,6 +94,7 @@ func TestWhy(t *testing.T) {
 			v.wait("H2O", `s.phase === "idle" && s.kept.recipe === "h2o"`)
 			v.undone()
 			v.pinned()
+			v.recalled()
 			v.keyboard()
 			if wide := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {
 				v.Errorf("the page is %d pixels wider than its window", wide)
@@ -166,16 +167,9 @@ func (v *visitor) pinned() {
 	v.Helper()
 	v.afresh()
 	v.ask("run")
-	v.until("a word that is gone", `(() => {
-		const e = document.querySelector('[data-testid="prompt"] .t[data-k^="x"]');
-		if (!e) return false;
-		e.scrollIntoView({block: "center", behavior: "instant"});
-		e.click();
-		return true; })()`)
-	s := v.wait("why", `s.why.on && s.why.known && !s.why.kept`)
-	at := s.Why.At
+	at := v.gone()
 	v.click("pin-again")
-	s = v.wait("the story again", fmt.Sprintf(`s.phase === "idle" && s.pins.length === 1 && s.pins[0] === %d && s.turns[0].tokens === 0 && s.why.known`, at))
+	s := v.wait("the story again", fmt.Sprintf(`s.phase === "idle" && s.pins.length === 1 && s.pins[0] === %d && s.turns[0].tokens === 0 && s.why.known`, at))
 	if !s.Why.Kept || s.Why.Stage != 4 { // pinned
 		v.Errorf("pinned and read again: %+v", s.Why)
 	}
@@ -186,6 +180,33 @@ func (v *visitor) pinned() {
 	if !slices.Contains(s.Pins, at) || !s.Why.Kept {
 		v.Errorf("after the answer: pins %v, %+v", s.Pins, s.Why)
 	}
+	v.click("why-close")
+}
+
+// gone asks about a word that has left every list, and returns its position.
+func (v *visitor) gone() int {
+	v.Helper()
+	v.until("a word that is gone", `(() => {
+		const e = document.querySelector('[data-testid="prompt"] .t[data-k^="x"]');
+		if (!e) return false;
+		e.scrollIntoView({block: "center", behavior: "instant"});
+		e.click();
+		return true; })()`)
+	return v.wait("why", `s.why.on && s.why.known && !s.why.kept`).Why.At
+}
+
+// recalled keeps copies of what leaves, and calls a word back.
+func (v *visitor) recalled() {
+	v.Helper()
+	v.afresh()
+	v.press(testID("records") + " summary")
+	v.click("record-shadow")
+	v.wait("copies", `s.phase === "idle" && s.records.Shadow`)
+	v.ask("run")
+	v.gone()
+	v.click("recall")
+	const recalled = 12 // the number of the decision
+	v.wait("the word", fmt.Sprintf(`s.phase === "idle" && s.why.known && s.why.kept && s.why.stage === %d`, recalled))
 	v.click("why-close")
 }
 
