@@ -33,7 +33,8 @@ type talk struct {
 	rng    *rand.Rand
 	pos    int
 	pins   []int32
-	ids    int // that come; the others of the vocabulary do not
+	ids    int                           // that come; the others of the vocabulary do not
+	look   func(a *step.Args, layer int) // at a decoded token's attention; may be nil
 }
 
 // must fails the test with the recipe's name.
@@ -277,6 +278,9 @@ func (c *talk) token() {
 		run(at, at+1)
 		run(at+2, at+3)
 		run(at+1, at+2)
+		if c.look != nil {
+			c.look(a, l)
+		}
 		c.must(c.device.Drop(a, l))
 		run(at+3, at+6)
 		for h := range tokens {

@@ -288,3 +288,50 @@ func (c *talk) steps(n int) {
 	c.must(c.device.Return(lent))
 	c.pos += n
 }
+
+// A view of a decoded token shows the softmax that the plan made, in which what stands for tokens that left has its share:
+// both variants of what threads share leave it.
+func TestViewUnderPlan(t *testing.T) {
+	shape := step.Shape{Layers: 2, Hidden: 16, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 16, Vocab: 50, RotDim: 6, Eps: 1e-5}
+	m := reftest.NewModel(rand.New(rand.NewPCG(1, 2)), shape, 8, quant.LayoutF32)
+	p := &policy.Plan{Protect: policy.Protect{Sinks: 1, Recent: 1}, Store: policy.Store{Virtual: true}, Decode: policy.Decode{Kind: policy.DecodeOldest}}
+	for _, plain := range []bool{true, false} {
+		lib := newLibrary(gputest.Open(t))
+		lib.Plain = plain
+		c := newTalk(t, "views", lib, m, p, 8, 20, 1)
+		c.prompt(20)
+		const stride, looks = 32, 2
+		dst, err := c.b.Alloc(cache.Views, "view", stride*4)
+		c.must(err)
+		shared := 0
+		c.look = func(a *step.Args, layer int) {
+			v := &step.View{Layer: layer, Heads: shape.Heads, Rows: 1, Pool: 1, Dst: dst, Stride: stride, Sums: -1}
+			c.must(c.b.Upload(dst, 0, make([]byte, stride*4)), c.exec.(step.Viewer).Look(a, v))
+			got, rows := make([]byte, stride*4), make([][]float32, shape.Heads)
+			c.must(c.b.Read(dst, 0, got))
+			for h := range rows {
+				rows[h] = make([]float32, a.Pos+1)
+			}
+			c.must(c.exec.AttentionRow(a, layer, 0, rows))
+			for h, row := range rows {
+				sum := float32(0)
+				for pos, x := range row {
+					sum += x
+					if want := step.Code(float64(x)); max(want, got[h*stride+pos])-min(want, got[h*stride+pos]) > 1 {
+						t.Errorf("plain %v: layer %d, head %d, position %d: %d, want %d", plain, layer, h, pos, got[h*stride+pos], want)
+					}
+				}
+				if sum < 0.99 {
+					shared++
+				}
+			}
+		}
+		for range looks {
+			c.token()
+		}
+		if shared == 0 {
+			t.Error("what left has no share")
+		}
+		c.close()
+	}
+}

@@ -132,7 +132,7 @@ func (t *tester) file(name string, n int) ([]row, error) {
 // suites are tried in this order: the quick ones first. No native compiler takes the files of folder fast, whose tests
 // run in Chromium.
 var (
-	suites     = []string{"TestSelection$", "TestScoring", "TestAttend$", "TestRecipes$|TestKeys", "TestGolden", "TestSelfTest$", "TestStepper", "TestLargeLogits", "TestPlain", "TestLanes", "TestLimits"}
+	suites     = []string{"TestSelection$", "TestScoring", "TestAttend$", "TestRecipes$|TestKeys|TestView", "TestGolden", "TestSelfTest$", "TestStepper", "TestLargeLogits", "TestPlain", "TestLanes", "TestLimits"}
 	fastSuites = []string{"TestFastSelfTest$", "TestSubgroups$"}
 )
 
