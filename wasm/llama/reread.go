@@ -18,7 +18,6 @@ func (s *Session) Reread(ctx context.Context) error {
 			s.spans = was
 			return err
 		}
-		s.epoch++
 		s.forgetMoments()
 		return nil
 	})

@@ -159,3 +159,24 @@ func some(k proto.Kept, n int) (out []uint32) {
 	}
 	return out
 }
+
+// A story that lies compressed beside the cache can be asked again after a conversation about it was read with pins: they
+// were that conversation's.
+func TestTheSameStoryAfterPins(t *testing.T) {
+	p := opened(t, hooks{})
+	for _, method := range []string{"full", "h2o", "snapkv"} {
+		share := float32(0.5)
+		if method == "full" {
+			share = 1
+		}
+		p.ask(under(method, share)).ok()
+		g := ask(evening)
+		g.Later = true
+		first := p.ask(g).ok()
+		p.ask(proto.Pin{Positions: []uint32{first.last().Tokens - 20}, Again: true}).ok()
+		o := p.ask(g).ok()
+		if !slices.Equal(o.tokens(), first.tokens()) || !reflect.DeepEqual(o.last(), first.last()) {
+			t.Errorf("%s: %q, pins %v; want %q", method, o.text(), o.last().Pins, first.text())
+		}
+	}
+}
