@@ -101,10 +101,10 @@ func (x *composer) input(id string, f state.Field) app.UI {
 	lang := htmlLang(state.LangOf(x.Text))
 	if x.Mode == proto.Story {
 		return named(app.Input(), id).ID(id).Type("text").Class("line").Lang(lang).AutoComplete(false).
-			Value(x.Text).OnInput(edit)
+			Value(x.Text).OnInput(edit, app.EventScope(id))
 	}
 	return named(app.Textarea(), id).ID(id).Class("line").Lang(lang).Rows(2).
-		Placeholder(c.t("hint."+id)).Attr("value", x.Text).OnInput(edit).
+		Placeholder(c.t("hint."+id)).Attr("value", x.Text).OnInput(edit, app.EventScope(id)).
 		OnKeyDown(func(ctx app.Context, e app.Event) {
 			ctx.PreventUpdate()
 			if e.Get("key").String() == "Enter" && !e.Get("shiftKey").Bool() && !composing(e) {
