@@ -36,10 +36,11 @@ type keeper struct {
 	seen  int          // rows of it that were observed
 	kept  []bool       // layers that were stored in this prompt
 
-	turn  []step.Rule     // of the token that is decoded operation by operation; nil between tokens
-	again bool            // it is one that the lists have already
-	leave [][]int         // what left the lists of its layers
-	plain map[*node]*node // nodes of the program as they leave keys before RoPE
+	turn    []step.Rule     // of the token that is decoded operation by operation; nil between tokens
+	again   bool            // it is one that the lists have already
+	entries int             // tokens of a list that a step's log has room for
+	leave   [][]int         // what left the lists of its layers
+	plain   map[*node]*node // nodes of the program as they leave keys before RoPE
 }
 
 // planned is the nodes of one layer, by the fields of Scoring and Selection.

@@ -200,25 +200,23 @@ const (
 // logRoom is how many words the log takes at most.
 func logRoom(lists int) int { return logSteps * lists * (1 + 2*logTokens) }
 
-// entries is how many tokens of a list can leave in one step.
-func (k *keeper) entries() int {
-	if k.plan.PerStep() {
-		return 1
-	}
-	return logTokens
-}
-
-// logs is the session's word that asks for the log.
-func (k *keeper) logs(wanted bool) uint32 {
+// logs makes the log as long as rules let tokens of a list leave in one step, and gives the session's word for it.
+func (k *keeper) logs(rules []step.Rule, wanted bool) uint32 {
 	if !wanted || !k.ruled() {
 		return 0
 	}
-	return uint32(k.entries())
+	k.entries = 1
+	for i := range rules {
+		if r := &rules[i]; r.Full-r.Limit <= logTokens {
+			k.entries = max(k.entries, r.Full-r.Limit)
+		}
+	}
+	return uint32(k.entries)
 }
 
 // log reads the log of the last steps.
 func (k *keeper) log() ([]uint32, error) {
-	log := make([]uint32, logSteps*len(k.lists)*(1+2*k.entries()))
+	log := make([]uint32, logSteps*len(k.lists)*(1+2*k.entries))
 	if err := k.e.b.dev.Read(k.buffers["lists"].buf, int64(len(k.lists))*ListWords*4, quant.Bytes(log)); err != nil {
 		return nil, fmt.Errorf("webgpu: what left: %w", err)
 	}
@@ -227,10 +225,10 @@ func (k *keeper) log() ([]uint32, error) {
 
 // left is what left the lists in a step, by the log; leave says how many each lost.
 func (k *keeper) left(log []uint32, at int, rules []step.Rule, leave []int) (out []step.Left) {
-	size, nan := 1+2*k.entries(), float32(math.NaN())
+	size, nan := 1+2*k.entries, float32(math.NaN())
 	for i, n := range leave {
 		row := log[(at%logSteps*len(k.lists)+i)*size:][:size]
-		list := make([]step.Left, min(n, k.entries()))
+		list := make([]step.Left, min(n, k.entries))
 		for e := range list {
 			list[e] = step.Left{
 				List: i, Position: int32(row[1+2*e]),
@@ -327,7 +325,7 @@ func (e *exec) joining(a *step.Args, rules []step.Rule) (*keeper, error) {
 	}
 	k.turn, k.again = rules, false
 	clear(k.leave)
-	k.s.words[wordLog], k.s.stale = k.logs(true), true
+	k.s.words[wordLog], k.s.stale = k.logs(rules, true), true
 	return k, e.tables(k.s, a.Cache, extent{})
 }
 

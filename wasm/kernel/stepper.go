@@ -57,7 +57,7 @@ func (e *exec) Begin(a *step.Answer) error {
 		wordPos: uint32(a.Pos), wordRows: 1, wordLogitRows: 1,
 		wordValuesAt: uint32(e.rows * e.shape.KVHeads * e.shape.HeadDim), wordLast: anyLast, wordHalt: 0,
 	})
-	w[wordLog] = k.logs(a.Watch)
+	w[wordLog] = k.logs(a.Rules, a.Watch)
 	copy(w[wordTemperature:], []uint32{
 		float(a.Temperature), uint32(a.TopK), float(a.TopP), float(a.MinP), float(a.Repeat),
 		uint32(a.Random), uint32(a.Random >> 32), 0,
