@@ -46,12 +46,12 @@ func (c *controller) ask(e state.Select) {
 }
 
 // OnMount and OnUpdate see to it that the card, at the bottom of a narrow screen, does not lie over its token.
-func (x *why) OnMount(app.Context) { x.C.uncover() }
+func (x *why) OnMount(ctx app.Context) { ctx.Defer(x.C.uncover) }
 
-// OnUpdate is OnMount for a card that says something else.
-func (x *why) OnUpdate(app.Context) { x.C.uncover() }
+// OnUpdate is OnMount for a card that will say something else.
+func (x *why) OnUpdate(ctx app.Context) { ctx.Defer(x.C.uncover) }
 
-func (c *controller) uncover() {
+func (c *controller) uncover(app.Context) {
 	at := 2 * (c.model.Why.At + 1)
 	if c.model.Verdict(c.model.WhyList(), c.model.Why.At).Known { // the card has grown
 		at++

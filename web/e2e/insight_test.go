@@ -71,6 +71,9 @@ func TestWhy(t *testing.T) {
 			if (sign == "✕") == s.Why.Kept {
 				t.Errorf("kept %v under the sign %q", s.Why.Kept, sign)
 			}
+			v.until("the word in sight", `(() => {
+				const word = document.querySelector(".t.asked").getBoundingClientRect(), card = document.querySelector("#reason").getBoundingClientRect();
+				return word.bottom <= card.top || word.right <= card.left; })()`)
 			v.shot("why")
 
 			// The same budget by the votes of those heads that retrieve.
