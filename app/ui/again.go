@@ -143,6 +143,16 @@ func (c *controller) when(tokens int) string {
 	return ""
 }
 
+// reading is how many tokens of a prompt had been read at a time in its middle; 0 at any other time.
+func (c *controller) reading(tokens int) int {
+	for _, t := range c.model.Turns {
+		if first := int(t.First); tokens > first && tokens < promptEnd(t) {
+			return tokens - first
+		}
+	}
+	return 0
+}
+
 func promptEnd(t state.Turn) int { return int(t.First) + promptTokens(t) }
 
 // word is the text of the token at a position.

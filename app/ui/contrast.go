@@ -182,7 +182,7 @@ func (x *compare) summary() app.UI {
 	if m.Sums[0] == nil && m.Sums[1] == nil {
 		return nothing()
 	}
-	head := []app.UI{app.Th(), app.Th().Scope("col").Text(c.t("compare.full"))}
+	head := []app.UI{app.Td(), app.Th().Scope("col").Text(c.t("compare.full"))}
 	for i, name := range sideNames {
 		head = append(head, app.Th().Scope("col").Body(app.Span().Text(name), app.Small().Text(c.policyName(m.Ran[i]))))
 	}
@@ -271,7 +271,7 @@ func (x *compare) retained() app.UI {
 		return nothing()
 	}
 	a, b := m.Sums[0].Retained, m.Sums[1].Retained
-	head := []app.UI{app.Th()}
+	head := []app.UI{app.Td()}
 	for h := range a[0] {
 		head = append(head, app.Th().Scope("col").Text(strconv.Itoa(h+1)))
 	}

@@ -80,6 +80,10 @@ func TestEveryFamilyIsWhole(t *testing.T) {
 		if proto.Decision(d) >= proto.DecidedScore {
 			need("verdict.left." + name)
 		}
+		if proto.Decision(d) == proto.DecidedRule {
+			need("verdict.kept." + name + ".reading")
+			need("verdict.left." + name + ".reading")
+		}
 	}
 	for _, b := range both {
 		need("compare.kept." + b.key)

@@ -96,7 +96,7 @@ func (x *why) token(m state.Model) {
 // places says in which lists it is, and what is known about it in one of them.
 func (x *why) places(m state.Model) {
 	c, w := x.C, m.Why
-	held, of, _ := m.Kept.Columns(m.Scope).Fate(w.At, w.N)
+	held, of, _ := m.Kept.Columns(state.Everywhere).Fate(w.At, w.N) // as the map below shows all lists
 	switch {
 	case of == 0:
 		x.Kept = c.t("kept.card.not")
@@ -170,7 +170,11 @@ func (x *why) judge(m state.Model) {
 		return
 	}
 	add := func(key, value string) { x.Rows = append(x.Rows, fact{c.t("reason." + key), value}) }
-	add("when", c.when(v.At)+c.t("list.separator")+c.t("policy."+c.recipe(m)))
+	when := c.when(v.At)
+	if n := c.reading(v.At); n > 0 && v.Stage == proto.DecidedRule {
+		when = c.t("when.reading", "n", n)
+	}
+	add("when", when+c.t("list.separator")+c.t("policy."+c.recipe(m)))
 	if v.Rank > 0 {
 		add("rank", c.t("reason.rank.of", "rank", v.Rank, "of", v.Of))
 	}
@@ -205,13 +209,19 @@ var decisions = [...]string{"room", "new", "sink", "recent", "pin", "mask", "sco
 
 // verdict is a sentence: kept or evicted, and by what.
 func (c *controller) verdict(v state.Verdict, why proto.Keeps) string {
+	stage := ""
+	if v.Known && int(v.Stage) < len(decisions) {
+		if stage = decisions[v.Stage]; v.Stage == proto.DecidedRule && c.reading(v.At) > 0 {
+			stage += ".reading"
+		}
+	}
 	switch {
-	case v.Kept && v.Known && int(v.Stage) < len(decisions):
-		return c.t("verdict.kept." + decisions[v.Stage])
+	case v.Kept && stage != "":
+		return c.t("verdict.kept." + stage)
 	case v.Kept:
 		return c.t("verdict.kept", "why", c.t("keeps."+keeps[why].name))
-	case v.Known && v.Stage >= proto.DecidedScore && int(v.Stage) < len(decisions):
-		return c.t("verdict.left." + decisions[v.Stage])
+	case stage != "" && v.Stage >= proto.DecidedScore:
+		return c.t("verdict.left." + stage)
 	}
 	return c.t("verdict.left")
 }
@@ -227,9 +237,9 @@ func (c *controller) votes(m state.Model, list int, voters []state.Voter) string
 			sign = "✓"
 			n++
 		}
-		names[i] = sign + " h" + strconv.Itoa(v.Head+1)
+		names[i] = sign + "\u00a0h" + strconv.Itoa(v.Head+1)
 		if at := list/max(1, m.Kept.Heads)*int(m.Opened.Heads) + v.Head; at < len(habits) {
-			names[i] += " " + letters[habits[at]].letter
+			names[i] += "\u00a0" + letters[habits[at]].letter
 		}
 	}
 	return c.t("reason.votes.of", "n", n, "of", len(voters), "list", strings.Join(names, c.t("list.separator")))
