@@ -172,7 +172,7 @@ func (k Kernel) Variants() []Variant {
 // names are the keys of choices, in order.
 func names[V any](choices map[string]V) []string {
 	out := slices.Collect(maps.Keys(choices))
-	sort.Sort(sort.StringSlice(out))
+	sort.Slice(out, func(a, b int) bool { return out[a] < out[b] })
 	return out
 }
 

@@ -73,7 +73,7 @@ func Assemble(v Variant, read func(name string) ([]byte, error)) (Source, error)
 		declared[d.number] = d.Binding
 		sorted = append(sorted, d.number)
 	}
-	sort.Sort(sort.IntSlice(sorted))
+	sort.Slice(sorted, func(a, b int) bool { return sorted[a] < sorted[b] })
 	for i, n := range sorted {
 		numbers[n] = i
 		s.Bindings = append(s.Bindings, declared[n])

@@ -97,7 +97,7 @@ func (r Recipe) Needs() Needs {
 // fill checks given knobs and adds the defaults of the others.
 func (m *Method) fill(given map[string]float64) (Knobs, error) {
 	names := slices.Collect(maps.Keys(given))
-	sort.Sort(sort.StringSlice(names))
+	sort.Slice(names, func(a, b int) bool { return names[a] < names[b] })
 	for _, name := range names {
 		i := slices.IndexFunc(m.Knobs, func(k Knob) bool { return k.Name == name })
 		if i < 0 {

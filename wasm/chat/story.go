@@ -32,7 +32,7 @@ func NewStory(t *tokenizer.Tokenizer, templates map[string]string) (*Story, erro
 		return nil, fmt.Errorf("chat: %w: there is none", ErrTemplate)
 	}
 	langs := slices.Collect(maps.Keys(templates))
-	sort.Sort(sort.StringSlice(langs))
+	sort.Slice(langs, func(a, b int) bool { return langs[a] < langs[b] })
 	for _, lang := range langs {
 		s := templates[lang]
 		if strings.Count(s, storyMark) != 1 || strings.Count(s, questionMark) != 1 ||
