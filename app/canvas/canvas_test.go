@@ -207,7 +207,10 @@ func TestDrawSmall(t *testing.T) {
 func TestDrawNothing(t *testing.T) {
 	var p Picture
 	for _, m := range []*Matrix{
-		{}, {Tokens: 3, Pool: 1, Step: 1}, {Tokens: 3, Pool: 0, Rows: [][]uint8{{1}}}, {Tokens: -1, Pool: 1, Rows: [][]uint8{{1}}},
+		{},
+		{Tokens: 3, Pool: 1, Step: 1},
+		{Tokens: 3, Pool: 0, Rows: [][]uint8{{1}}},
+		{Tokens: -1, Pool: 1, Rows: [][]uint8{{1}}},
 		{Tokens: 5, Pool: 2, Step: 2, Rows: [][]uint8{{1}, nil, {1, 2, 3, 4, 5, 6, 7, 8}}, Left: []uint32{0}, Would: [][]uint8{{1}}},
 	} {
 		for _, side := range []int{0, 1, 2, 7} {

@@ -44,8 +44,11 @@ func grid(t *testing.T, layers, queryHeads, kv uint32, wide bool) string {
 	opened := proto.Opened{Layers: layers, Heads: queryHeads, KVHeads: kv, Modes: []uint8{uint8(proto.Story)}}
 	step := proto.Step{Position: 2, RowTokens: 2, Rows: make([]uint8, layers*queryHeads)}
 	for _, e := range []state.Event{
-		state.Start{Offers: []state.Offer{{Manifest: "a.json", BuiltIn: true}}}, state.Opened{Opened: opened}, state.Run{Question: "?", Now: 1},
-		state.Stepped{Steps: []proto.Step{step}}, state.PickHead{Head: state.Head{Layer: 1, Head: 2}},
+		state.Start{Offers: []state.Offer{{Manifest: "a.json", BuiltIn: true}}},
+		state.Opened{Opened: opened},
+		state.Run{Question: "?", Now: 1},
+		state.Stepped{Steps: []proto.Step{step}},
+		state.PickHead{Head: state.Head{Layer: 1, Head: 2}},
 	} {
 		ctl.reduce(e)
 	}

@@ -86,8 +86,19 @@ func (v *visitor) grid() {
 		key  string
 		want int
 	}{
-		{kb.ArrowRight, 1}, {kb.ArrowDown, 7}, {kb.End, 11}, {kb.ArrowRight, 11}, {kb.ArrowUp, 5}, {kb.ArrowUp, 5}, {kb.Home, 0}, {kb.ArrowLeft, 0},
-		{kb.PageDown, 24}, {kb.PageUp, 0}, {kb.ArrowDown, 6}, {kb.ArrowDown, 12}, {kb.ArrowRight, 13},
+		{kb.ArrowRight, 1},
+		{kb.ArrowDown, 7},
+		{kb.End, 11},
+		{kb.ArrowRight, 11},
+		{kb.ArrowUp, 5},
+		{kb.ArrowUp, 5},
+		{kb.Home, 0},
+		{kb.ArrowLeft, 0},
+		{kb.PageDown, 24},
+		{kb.PageUp, 0},
+		{kb.ArrowDown, 6},
+		{kb.ArrowDown, 12},
+		{kb.ArrowRight, 13},
 	} {
 		v.do("a key", chromedp.KeyEvent(x.key))
 		if got := eval[int](v, focused); got != x.want {
