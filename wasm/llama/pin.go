@@ -31,11 +31,11 @@ func (s *Session) Pin(ctx context.Context, positions []int) error {
 			pins = append(pins, int32(p))
 		}
 		sort.Slice(pins, func(a, b int) bool { return pins[a] < pins[b] })
-		if pins = slices.Compact(pins); slices.Equal(pins, s.pinned()) {
-			return nil
-		}
 		if err := s.settled(ctx); err != nil {
 			return err
+		}
+		if pins = slices.Compact(pins); slices.Equal(pins, s.pinned()) {
+			return nil
 		}
 		if err := s.pin(ctx, pins); err != nil {
 			return err

@@ -83,7 +83,7 @@ func (s *Session) renew(size int64) error {
 // *cache.FullError if what they hold does not fit. Under a higher cap everything stays, and lists grow.
 //
 // If it fails, the session answers as if it had never been called. A session that has to be computed again later (see
-// Prefill) is computed under the cap of that time.
+// Prefill) is computed under the cap of that time, or from the checkpoint that KeepUndo has of this moment.
 func (s *Session) SetCap(ctx context.Context, bytes int64) error {
 	return s.busy("cap", func() error {
 		size := bytes &^ 15
@@ -113,6 +113,7 @@ func (s *Session) SetCap(ctx context.Context, bytes int64) error {
 		s.opts.Cap, s.spans = size, s.pinFirst()
 		s.epoch++
 		s.forgetMoments()
+		s.remember()
 		return nil
 	})
 }

@@ -15,7 +15,7 @@ var ErrUndo = errors.New("there is no such moment to go back to")
 const maxMoments = 3
 
 // KeepUndo says whether prompts from now on leave checkpoints, before them and after them, from which Undo computes only
-// an answer's tokens again. The last ones are kept, in the ledger as cache.Checkpoints.
+// an answer's tokens again; and SetCap one after it. The last ones are kept, in the ledger as cache.Checkpoints.
 func (s *Session) KeepUndo(on bool) {
 	s.opts.Undo = on
 	if !on {
@@ -31,7 +31,7 @@ func (s *Session) KeepUndo(on bool) {
 // Answers are computed again with the tokens that they had, so chance plays no part, from the last checkpoint of
 // KeepUndo before that moment, or else from the start; a full cache just gets shorter. On the same backend the result is
 // the same to the last bit, but for prompts that had to be computed again in other pieces. What SetCap did counts as if
-// it had been so from the start.
+// it had been so from the start, unless a checkpoint from after it is kept.
 //
 // progress gets tokens × layers and may be nil. If it fails or ctx is cancelled, the conversation stays.
 func (s *Session) Undo(ctx context.Context, tokens int, progress func(done, total int)) error {
@@ -41,8 +41,11 @@ func (s *Session) Undo(ctx context.Context, tokens int, progress func(done, tota
 		case !ok:
 			return fmt.Errorf("%w: %d of %d tokens", ErrUndo, tokens, s.pos+len(s.pending))
 		case len(to.ids) == s.pos && len(to.spans) == len(s.spans):
-			s.pending = to.pending
-			return nil
+			err := s.settled(ctx)
+			if err == nil {
+				s.pending = to.pending
+			}
+			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case len(to.ids) == 0:

@@ -205,8 +205,8 @@ func TestUndoMemory(t *testing.T) {
 			t.Errorf("%s: checkpoints take %d bytes, an arena of %d", r.name, n, s.Cap())
 		}
 		frees := map[string]func(){
-			"another cap": func() {
-				if err := s.SetCap(ctx, s.Cap()+160); err != nil {
+			"another recipe": func() {
+				if err := s.SetRecipe(ctx, s.Recipe()); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -214,7 +214,7 @@ func TestUndoMemory(t *testing.T) {
 			"a new start": s.Reset,
 			"the end":     s.Close,
 		}
-		for _, name := range []string{"another cap", "no wish", "a new start", "the end"} {
+		for _, name := range []string{"another recipe", "no wish", "a new start", "the end"} {
 			s.KeepUndo(true)
 			prefill(t, s, words(5, 1))
 			if held() == 0 {
