@@ -175,6 +175,11 @@ func TestTheRivalOfAnAddress(t *testing.T) {
 	if m, _ := play(t, ready(t), Follow{"#b=tova"}); !m.Compare.Open || m.SideOf(1).Recipe.Method != "tova" {
 		t.Errorf("%+v", m.Compare)
 	}
+	alike := ready(t)
+	alike.Policy.Recipe.Method = rival().Recipe.Method
+	if m, _ := play(t, alike, OpenCompare{true}); m.SideOf(0).Recipe.Method == m.SideOf(1).Recipe.Method {
+		t.Errorf("to begin with, %s is compared with itself", m.SideOf(0).Recipe.Method)
+	}
 	if _, effects := play(t, ready(t), OpenCompare{true}); !reflect.DeepEqual(effects, []Effect{Address{"b=streamingllm&bcap=25"}}) {
 		t.Errorf("%v", effects)
 	}

@@ -153,3 +153,13 @@ func (t Turn) end() int {
 	}
 	return int(t.First)
 }
+
+// LeftAlone is the event at which every list lost the token at a position and no other: all that is known without a record.
+func (m Model) LeftAlone(p int) (Leaving, bool) {
+	for _, l := range slices.Backward(m.Left) {
+		if l.Of == 1 && l.Notes == m.Kept.Layers*m.Kept.Heads && l.Words[0] == p {
+			return l, true
+		}
+	}
+	return Leaving{}, false
+}

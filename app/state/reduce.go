@@ -85,6 +85,9 @@ func reduce(m Model, e Event) (Model, []Effect) {
 		return resume(m, e)
 	case OpenCompare:
 		m.Compare.Open = e.Open
+		if b := &m.Compare.Side[1].Recipe; e.Open && !m.Compare.Begun && b.Method == rival().Recipe.Method && b.Method == m.Policy.Recipe.Method {
+			b.Method = "h2o" // a policy beside itself teaches little
+		}
 		return m, []Effect{Address{m.fragment()}}
 	case SetSide:
 		m = sided(m, e)

@@ -166,10 +166,18 @@ func (x *why) judge(m state.Model) {
 	case !v.Known:
 		x.Said = c.t("reason.asking")
 	}
+	add := func(key, value string) { x.Rows = append(x.Rows, fact{c.t("reason." + key), value}) }
 	if !v.Known {
+		if x.Gone {
+			rule := c.t("policy." + c.recipe(m))
+			if l, ok := m.LeftAlone(p); ok {
+				x.Undo = l.Back
+				rule = c.when(l.Tokens) + c.t("list.separator") + rule
+			}
+			add("when", rule)
+		}
 		return
 	}
-	add := func(key, value string) { x.Rows = append(x.Rows, fact{c.t("reason." + key), value}) }
 	when := c.when(v.At)
 	if n := c.reading(v.At); n > 0 && v.Stage == proto.DecidedRule {
 		when = c.t("when.reading", "n", n)
