@@ -306,7 +306,6 @@ func TestPitfalls9And16And18MaskEquivalence(t *testing.T) {
 
 // Row 25: positions by rank, with keys rotated when they are read, over a stream that is ten times as long as the cache.
 func TestPitfall25StreamByRank(t *testing.T) {
-	needsScorer(t)
 	const budget = 16
 	m := teach(t)
 	s := session(t, m, llama.SessionOptions{F32: true, Budget: budget, Recipe: policy.Recipe{Method: "streamingllm"}})

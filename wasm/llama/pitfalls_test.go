@@ -47,7 +47,6 @@ func equalSets(a, b [][][]int32) bool {
 
 // Rows 7 and 8: state of one conversation in the next, or of one session in another that runs beside it.
 func TestPitfalls7And8NothingIsLeftBehind(t *testing.T) {
-	needsScorer(t)
 	m := exact(t, nil)
 	for _, r := range recipes() {
 		used, fresh, beside := small(t, m, r.Recipe), small(t, m, r.Recipe), small(t, m, policy.Recipe{Method: "h2o"})
@@ -68,7 +67,6 @@ func TestPitfalls7And8NothingIsLeftBehind(t *testing.T) {
 // Row 17: the position of a token is how many came before it, not how many are stored. A query of the first layer depends
 // on nothing else than its token and its position.
 func TestPitfall17PositionIsNotCount(t *testing.T) {
-	needsScorer(t)
 	m := exact(t, nil)
 	query := func(s *llama.Session, id int32) (q []float32) {
 		err := s.DecodeProbe(ctx, id, func(at *llama.At) (err error) {
@@ -110,7 +108,6 @@ func TestPitfall17PositionIsNotCount(t *testing.T) {
 
 // Row 24: a prompt longer than the window goes through it as if it came token by token, whatever pieces it comes in.
 func TestPitfall24PromptLongerThanTheWindow(t *testing.T) {
-	needsScorer(t)
 	const sinks, budget = 2, 8
 	m := exact(t, nil)
 	ids := words(5*budget, 1)

@@ -93,7 +93,6 @@ func equal(budgets [][]int) bool {
 
 // The compressed cache of every method that kvpress has too, its logits and its tokens.
 func TestGoldenKVPressRuns(t *testing.T) {
-	needsScorer(t)
 	count := golden.Count(t)
 	m, prompts := tiny(t), golden.Tiny(t)
 	for _, c := range golden.Presses(t) {
@@ -164,7 +163,6 @@ func compareKept(t *testing.T, count *golden.Counter, what string, got [][][]int
 // CAKE from the prompt through the answer. What the original does with slots in the order of scores is compared as far as
 // that order does not matter: until the second token of the answer.
 func TestGoldenCakeRuns(t *testing.T) {
-	needsScorer(t)
 	count := golden.Count(t)
 	m, prompts := tiny(t), golden.Tiny(t)
 	_, runs := golden.Cake(t)
@@ -219,7 +217,6 @@ func compareStage(t *testing.T, count *golden.Counter, what string, got, want []
 
 // StreamingLLM, as its own code streams; and the whole prompt at once gives the same.
 func TestGoldenStreamingRuns(t *testing.T) {
-	needsScorer(t)
 	count := golden.Count(t)
 	m := tiny(t)
 	runs, ids := golden.Streams(t)

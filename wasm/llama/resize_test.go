@@ -188,7 +188,6 @@ func (a *arenas) Alloc(kind cache.Kind, name string, size int64) (step.Buffer, e
 // Story first, questions later: each question finds the same compressed cache, byte by byte, and the same answer whatever
 // was asked before it.
 func TestQuestionsOnOneCache(t *testing.T) {
-	needsScorer(t)
 	for _, r := range recipes() {
 		ledger := new(cache.Ledger)
 		a := &arenas{Backend: newBackend(t, ledger)}
@@ -249,7 +248,6 @@ func TestQuestionsOnOneCache(t *testing.T) {
 
 // Whether a question is in the window when the story is compressed makes a difference to methods that look at it.
 func TestQuestionInOrOut(t *testing.T) {
-	needsScorer(t)
 	m := teach(t)
 	ids := prose(t, 80)
 	story, question := ids[:70], ids[70:]

@@ -108,7 +108,6 @@ func TestStoppedBeforeTheAnswer(t *testing.T) {
 // A recipe that could not be had leaves nothing of itself: neither in what the session says at once nor in what it does
 // after it has gone back to a checkpoint.
 func TestRecipeThatWasStopped(t *testing.T) {
-	needsScorer(t)
 	m := exact(t, nil)
 	s, other := session(t, m, llama.SessionOptions{Tokens: 60}), session(t, m, llama.SessionOptions{Tokens: 60})
 	prefill(t, s, words(20, 1))
@@ -135,7 +134,6 @@ func TestRecipeThatWasStopped(t *testing.T) {
 // Where answers grow as published, they end at the cap with all that they hold; and a lower cap, for which nothing can
 // leave, is refused.
 func TestAnswersThatGrowEndAtTheCap(t *testing.T) {
-	needsScorer(t)
 	m := exact(t, nil)
 	growing := 0
 	for _, r := range evicting(t) {
@@ -210,7 +208,6 @@ func TestAttentionAfterEvictions(t *testing.T) {
 
 // A session that was closed leaves nothing, also where another cap made another plan of its recipe.
 func TestClosedAfterAnotherCap(t *testing.T) {
-	needsScorer(t)
 	led := new(cache.Ledger)
 	m := load(t, golden.TinyModel(t), newBackend(t, led), led)
 	left := func(resized bool) int64 {
