@@ -259,15 +259,16 @@ func TestWhatIsRecordedCanBeChosen(t *testing.T) {
 	}
 }
 
-// Without a record it is known when a token left if every list lost it alone.
-func TestWhatLeftAlone(t *testing.T) {
-	m := Model{Kept: Kept{Layers: 2, Heads: 2}, Left: []Leaving{
-		{Tokens: 9, Notes: 8, Lists: 4, Words: []int{1, 2}, Of: 2}, // two at once
-		{Tokens: 10, Notes: 4, Lists: 4, Words: []int{3}, Of: 1},
-		{Tokens: 11, Notes: 2, Lists: 2, Words: []int{4}, Of: 1}, // of some lists
+// Without a record it is known when a token left if only one event can have been it.
+func TestWhatATokenLeftWith(t *testing.T) {
+	m := Model{Left: []Leaving{
+		{Tokens: 9, Words: []int{1, 2}, Of: 2},
+		{Tokens: 10, Words: []int{2, 3}, Of: 2}, // the second from other lists than before
+		{Tokens: 11, Words: []int{4}, Of: 8},    // and seven more
+		{Tokens: 20, Words: []int{15}, Of: 1},
 	}}
-	for p, want := range map[int]int{1: 0, 2: 0, 3: 10, 4: 0, 5: 0} {
-		if l, ok := m.LeftAlone(p); l.Tokens != want || ok != (want > 0) {
+	for p, want := range map[int]int{1: 0, 2: 0, 4: 11, 5: 11, 10: 11, 12: 0, 15: 20} {
+		if l, ok := m.LeftWith(p); l.Tokens != want || ok != (want > 0) {
 			t.Errorf("token %d: %+v, %v, want the event of %d tokens", p, l, ok, want)
 		}
 	}

@@ -154,12 +154,16 @@ func (t Turn) end() int {
 	return int(t.First)
 }
 
-// LeftAlone is the event at which every list lost the token at a position and no other: all that is known without a record.
-func (m Model) LeftAlone(p int) (Leaving, bool) {
-	for _, l := range slices.Backward(m.Left) {
-		if l.Of == 1 && l.Notes == m.Kept.Layers*m.Kept.Heads && l.Words[0] == p {
-			return l, true
+// LeftWith is the event with which the token at a position left, if only one of them can be it: what is known without a
+// record. An event names few of its tokens, so one that has more can be that of any token.
+func (m Model) LeftWith(p int) (found Leaving, ok bool) {
+	for _, l := range m.Left {
+		if p < l.Tokens && (l.Of > len(l.Words) || slices.Contains(l.Words, p)) {
+			if ok {
+				return Leaving{}, false
+			}
+			found, ok = l, true
 		}
 	}
-	return Leaving{}, false
+	return found, ok
 }

@@ -170,9 +170,13 @@ func (x *why) judge(m state.Model) {
 	if !v.Known {
 		if x.Gone {
 			rule := c.t("policy." + c.recipe(m))
-			if l, ok := m.LeftAlone(p); ok {
+			if l, ok := m.LeftWith(p); ok {
 				x.Undo = l.Back
-				rule = c.when(l.Tokens) + c.t("list.separator") + rule
+				when := c.when(l.Tokens)
+				if l.Kind == state.LeftChange {
+					when = c.t("left.change")
+				}
+				rule = when + c.t("list.separator") + rule
 			}
 			add("when", rule)
 		}
