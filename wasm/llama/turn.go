@@ -149,6 +149,12 @@ func (s *Session) join(ids []int32, prompt bool) {
 // answer says that the span's tokens were computed one by one.
 func (sp span) answer() bool { return !sp.prompt && sp.deed == nil }
 
+// Settle makes the cache that of the conversation again, if a turn that failed has left it otherwise. Whatever computes does
+// so by itself; who only looks asks for it.
+func (s *Session) Settle(ctx context.Context) error {
+	return s.busy("settle", func() error { return s.settled(ctx) })
+}
+
 // settled makes the cache that of the conversation again, if a turn that failed has left it otherwise: from the last
 // moment that is kept, or from the start, prompts as prompts, answers token by token, so that what comes next equals what
 // would have come without that turn.

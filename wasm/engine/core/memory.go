@@ -121,6 +121,9 @@ func (e *engine) change(j job, m proto.Memory) error {
 	case e.returns(m):
 		return e.move(j, m, nil)
 	case sameButCap(m, was) && m.Cap == was.Cap && m.Share == was.Share:
+		if err := e.session.Settle(j.ctx); err != nil { // what is kept is told
+			return err
+		}
 		return e.record(m)
 	case h.Tokens() == 0:
 		return e.newSession(m)

@@ -5,9 +5,11 @@ package core
 import (
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"kvlens/wasm/proto"
+	"kvlens/wasm/step"
 )
 
 // has says whether a bitset of lists has a position.
@@ -179,4 +181,54 @@ func TestTheSameStoryAfterPins(t *testing.T) {
 			t.Errorf("%s: %q, pins %v; want %q", method, o.text(), o.last().Pins, first.text())
 		}
 	}
+}
+
+// After a prompt that was stopped when tokens had left for it, a change of what is recorded tells what is kept as it was
+// before that prompt.
+func TestRecordsAfterStop(t *testing.T) {
+	var armed atomic.Bool
+	g := newGate()
+	p := opened(t, hooks{backend: func(b step.Backend) step.Backend {
+		return watchedChoice{&watched{Backend: b, run: func(a *step.Args, op int) {
+			if op == 20 && armed.CompareAndSwap(true, false) {
+				g.pass()
+			}
+		}}}
+	}})
+	set := under("h2o", 0.5)
+	p.ask(set).ok()
+	want := p.ask(ask(evening)).ok().last()
+	armed.Store(true)
+	p.last++
+	id := p.last
+	p.send(id, askOn(morning))
+	<-g.reached
+	p.send(1000, proto.Stop{Target: id})
+	o := p.wait(id, func(e event) {
+		if e.id == 1000 {
+			g.open <- struct{}{}
+		}
+	}).ok()
+	if o.done.Reason != proto.ReasonStopped || len(o.steps) != 0 {
+		t.Fatalf("%+v, %d steps", o.done, len(o.steps))
+	}
+	set.Memory.Explain = true
+	if got := p.ask(set).ok().last(); got.Tokens != want.Tokens || !slices.Equal(got.Bits, want.Bits) {
+		t.Errorf("%d tokens of lists are kept, %d before: %v, %v", got.Tokens, want.Tokens, held(got), held(want))
+	}
+}
+
+// watchedChoice is a watched backend whose programs run recipes.
+type watchedChoice struct{ *watched }
+
+func (w watchedChoice) Compile(p *step.Program) (step.Exec, error) {
+	x, err := w.watched.Compile(p)
+	if err != nil {
+		return nil, err
+	}
+	inner := x.(*watchedExec)
+	return struct {
+		*watchedExec
+		step.Scorer
+	}{inner, inner.Exec.(step.Scorer)}, nil
 }
