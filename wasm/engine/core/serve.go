@@ -28,7 +28,8 @@ type Config struct {
 	Store *weights.Store
 	// Backend makes the backend that is wished for and says why it is this one.
 	Backend func(ctx context.Context, w Wish, led *cache.Ledger) (b step.Backend, why string, err error)
-	// Yield gives way to the event loop; nil where goroutines run side by side.
+	// Yield gives way to the event loop; nil where goroutines run side by side: a prompt's pieces are then equally long, and
+	// the same conversation is the same to the last bit.
 	Yield func()
 	// Awake keeps the machine from putting the engine to sleep until the result is called; nil where nothing does.
 	Awake func() (done func())
@@ -81,9 +82,6 @@ type job struct {
 
 // Serve greets the page and answers its requests until the connection ends.
 func Serve(ctx context.Context, conn proto.Conn, c Config) error {
-	if c.Yield == nil {
-		c.Yield = func() {}
-	}
 	if c.Awake == nil {
 		c.Awake = func() func() { return func() {} }
 	}
