@@ -21,7 +21,7 @@ const (
 	DecidedScore                   // the prompt's selection, by score
 	DecidedPlace                   // the prompt's selection, by position alone
 	DecidedCascade                 // a later layer took of this layer's budget
-	DecidedRule                    // the method's rule while answering
+	DecidedRule                    // the method's rule for one token after the other: in answers, and in prompts of streams
 	DecidedCapRule                 // our rule that keeps the cap while answering
 	DecidedCap                     // the cap was lowered, or a list gave room for pins
 	DecidedRecall                  // it came back from a shadow
