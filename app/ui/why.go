@@ -244,7 +244,7 @@ func (c *controller) votes(m state.Model, list int, voters []state.Voter) string
 	n := 0
 	names := make([]string, len(voters))
 	for i, v := range voters {
-		sign := goneSign
+		sign := "–"
 		if v.Voted {
 			sign = "✓"
 			n++
