@@ -53,6 +53,7 @@ func (e *exec) Select(a *step.Args, q *policy.LayerQuotas) error {
 		l.live, l.slots = quota.Limit, max(l.slots, quota.Limit)
 	}
 	k.forgetRing(q.Layer)
+	k.lost = q.Layer
 	return k.run(choose...)
 }
 
@@ -88,10 +89,19 @@ func (e *exec) Keep(a *step.Args, layer int) error {
 	}
 	p := &k.layers[layer]
 	k.kept[layer] = true
-	if err := k.run(p.absorb, p.store); err != nil {
+	if err := k.run(k.absorb(layer), p.store); err != nil {
 		return err
 	}
 	return e.b.drain()
+}
+
+// absorb are the nodes by which what Select lets go joins a layer's sums, once, while it is still where it was.
+func (k *keeper) absorb(layer int) []*node {
+	if layer != k.lost {
+		return nil
+	}
+	k.lost = -1
+	return k.layers[layer].absorb
 }
 
 // Pack moves tokens of a layer's lists together.
@@ -103,9 +113,6 @@ func (e *exec) Pack(a *step.Args, layer int) error {
 	if err := e.checkLayer(layer); err != nil {
 		return failed("pack: %v", err)
 	}
-	if !k.kept[layer] && layer == k.layer && k.plan.Store.Virtual {
-		return failed("pack: what leaves layer %d has not joined its sums", layer)
-	}
 	if err := e.tables(k.s, a.Cache, extent{}); err != nil {
 		return err
 	}
@@ -114,7 +121,7 @@ func (e *exec) Pack(a *step.Args, layer int) error {
 		l.slots = l.live
 	}
 	k.forgetRing(layer)
-	return k.run(k.layers[layer].compact)
+	return k.run(k.absorb(layer), k.layers[layer].compact)
 }
 
 // moveBytes is how much of the arena moves at a time.

@@ -35,6 +35,7 @@ type keeper struct {
 	layer int          // that was begun last
 	seen  int          // rows of it that were observed
 	kept  []bool       // layers that were stored in this prompt
+	lost  int          // the layer of which what leaves has not joined its sums yet; −1 between Keep and Select
 
 	turn    []step.Rule     // of the token that is decoded operation by operation; nil between tokens
 	again   bool            // it is one that the lists have already

@@ -55,7 +55,7 @@ func (e *exec) Lend(a *step.Args, l *step.Loan) error {
 	if err != nil {
 		return err
 	}
-	k.a, k.layer, k.turn = *a, -1, nil
+	k.a, k.layer, k.lost, k.turn = *a, -1, -1, nil
 	clear(k.kept)
 	k.c = Candidates{New: l.Rows, Stored: make([][]uint32, s.geo.KVHeads), Scored: make([]int, e.shape.Heads)}
 	for i := range k.lists {

@@ -87,3 +87,35 @@ func sameKept(t *testing.T, what string, want, got *llama.Session) {
 		}
 	}
 }
+
+// Where a longer text moves room from some lists of a layer to others, pages come free while what leaves has yet to join
+// the compensation tokens: it joins once, with the keys and values that it had.
+func TestPagesForLongerTextOnGPU(t *testing.T) {
+	if !onGPU {
+		t.Skip("needs WebGPU: set KVLENS_GPU=1")
+	}
+	led := new(cache.Ledger)
+	host := load(t, golden.TinyModel(t), ref.New(led), led)
+	host.FixPace(7)
+	o := llama.SessionOptions{
+		Recipe: policy.Recipe{Method: "razor", Knobs: map[string]float64{"local": 8}},
+		Tokens: 20, Budget: 12, Tables: anyTables(host), F32: true,
+	}
+	want, got := session(t, host, o), session(t, exact(t, nil), o)
+	for i, n := range []int{18, 70, 116} {
+		before := held(want)[0]
+		for _, s := range []*llama.Session{want, got} {
+			prefill(t, s, words(n, i+1))
+			forced(t, s, words(2, 9))
+		}
+		sameKept(t, "text", want, got)
+		golden.Close(t, "logits", got.Logits(), want.Logits(), 1e-4, rel)
+		var grew []int
+		for h, list := range held(want)[0] {
+			grew = append(grew, len(list)-len(before[h]))
+		}
+		if i == 1 && (slices.Min(grew) >= 0 || slices.Max(grew) <= 0) {
+			t.Errorf("lists of layer 0 grew by %d tokens", grew)
+		}
+	}
+}
