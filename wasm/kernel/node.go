@@ -92,7 +92,7 @@ func (n *node) size(l *Library, rows int) (x, y, z uint32) {
 		return uint32(gx), uint32(gy), z
 	}
 	most := l.dev.Info().Limits.Workgroups
-	groups := (n.threads(rows) + shaders.Group - 1) / shaders.Group
+	groups := max(1, up(n.threads(rows), shaders.Group)) // lists may be empty
 	gy := (groups + most - 1) / most
 	return uint32((groups + gy - 1) / gy), uint32(gy), z
 }

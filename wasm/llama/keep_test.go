@@ -119,3 +119,31 @@ func TestPagesForLongerTextOnGPU(t *testing.T) {
 		}
 	}
 }
+
+// Published arithmetic may leave a layer nothing: then its lists are empty, and the answer's first token joins them.
+func TestEmptyListsOnGPU(t *testing.T) {
+	if !onGPU {
+		t.Skip("needs WebGPU: set KVLENS_GPU=1")
+	}
+	led := new(cache.Ledger)
+	host := load(t, golden.TinyModel(t), ref.New(led), led)
+	host.FixPace(7)
+	o := llama.SessionOptions{Budget: 2, Tokens: 40, F32: true, Plan: &policy.Plan{
+		Score:  policy.Score{Kind: policy.ScoreIndicator, Window: 4, Gamma: 200},
+		Layers: policy.Layers{Kind: policy.LayersCake, Tau1: 0.1, Tau2: 0.1, Reference: true},
+		Decode: policy.Decode{Kind: policy.DecodeRow, Recent: 1},
+	}}
+	want, got := session(t, host, o), session(t, exact(t, nil), o)
+	for _, s := range []*llama.Session{want, got} {
+		prefill(t, s, words(30, 1))
+	}
+	empty := slices.ContainsFunc(held(want), func(l [][]int32) bool { return len(l[0])+len(l[1]) == 0 })
+	if sameKept(t, "prompt", want, got); !empty {
+		t.Errorf("no layer is empty: %v", held(want))
+	}
+	for _, s := range []*llama.Session{want, got} {
+		forced(t, s, words(3, 2))
+	}
+	sameKept(t, "answer", want, got)
+	golden.Close(t, "logits", got.Logits(), want.Logits(), 1e-4, rel)
+}
