@@ -58,19 +58,28 @@ func TestLedgerIsTheHeap(t *testing.T) {
 	}
 }
 
-// What a session holds outside the ledger does not grow with an answer either, but for the ids of its tokens.
+// What a session holds outside the ledger does not grow with an answer either, but for the ids of its tokens. In the ledger,
+// when tokens left does: four bytes a list and token.
 func TestHeapOfAnswers(t *testing.T) {
 	needsScorer(t)
 	const slack = 64 << 10
-	m := teach(t)
+	led := new(cache.Ledger)
+	b := newBackend(t, led)
+	m := open(t, golden.TeachModel(t), b, led)
+	t.Cleanup(m.Close)
 	for _, method := range []string{"h2o", "snapkv", "cake", "streamingllm"} {
 		s := session(t, m, llama.SessionOptions{Tokens: 400, Share: 0.25, Recipe: policy.Recipe{Method: method}})
 		prefill(t, s, prose(t, 300))
 		generate(t, s, 300)
-		before := heap()
+		before, noted := heap(), led.Total().Allocated
 		generate(t, s, 1400)
-		if grown := heap() - before; grown > slack {
-			t.Errorf("%s: 1,400 tokens leave %d bytes on the heap", method, grown)
+		noted = led.Total().Allocated - noted
+		if grown := heap() - before; grown-noted > slack {
+			t.Errorf("%s: 1,400 tokens leave %d bytes on the heap, %d of them in the ledger", method, grown, noted)
+		}
+		c := m.Config()
+		if most := int64(2 * 4 * c.Layers * c.KVHeads * (1400 + 600)); noted > most { // what grows doubles, at most
+			t.Errorf("%s: 1,400 tokens add %d bytes to the ledger, want at most %d", method, noted, most)
 		}
 	}
 }
