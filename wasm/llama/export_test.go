@@ -26,3 +26,11 @@ func Stretch(n int) int {
 	stretch = n
 	return was
 }
+
+// Noted is how many bytes the ledger has for when tokens left.
+func (s *Session) Noted() (bytes int64) {
+	for _, at := range s.gone.at {
+		bytes += 4 * int64(cap(at))
+	}
+	return bytes
+}
