@@ -71,6 +71,7 @@ func TestAnswersOnGPU(t *testing.T) {
 	host := load(t, golden.TeachModel(t), ref.New(led), led)
 	device := ownTeach(t)
 	ids := prose(t, prompt+tokens)
+	others := 0
 	for _, r := range recipes() {
 		if r.Method == "full" {
 			continue
@@ -84,6 +85,7 @@ func TestAnswersOnGPU(t *testing.T) {
 			prefill(t, want, ids[:prompt])
 			prefill(t, got, ids[:prompt])
 			if !equalSets(held(want), held(got)) {
+				others++
 				t.Skip("another choice in the prompt, which TestKeptOnGPU judges")
 			}
 			if !sameLeft(t, forced(t, want, ids[prompt:]), forced(t, got, ids[prompt:])) {
@@ -92,6 +94,15 @@ func TestAnswersOnGPU(t *testing.T) {
 			sameKept(t, "answer", want, got)
 			golden.Close(t, "logits after the answer", got.Logits(), want.Logits(), logitAbs, rel)
 		})
+	}
+	mostlyAlike(t, others)
+}
+
+// mostlyAlike fails where more recipes than near ties explain have chosen otherwise, and were left out.
+func mostlyAlike(t *testing.T, others int) {
+	t.Helper()
+	if others > 3 {
+		t.Errorf("%d recipes choose otherwise", others)
 	}
 }
 
